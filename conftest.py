@@ -6,12 +6,9 @@ from importlib.util import find_spec
 
 PLACES = {
     "jax": ("redist/jax/*", "tests/programs/jax/*"),
-    "torch": (
-        "redist/torch/*", "tests/programs/torch/*", "bench/pytorch/*", "bench/layouts/with_torch.py",
-    ),
+    "torch": ("redist/torch/*", "tests/programs/torch/*", "bench/pytorch/job.py"),
     "sklearn": ("redist/learn/*", "tests/programs/learn/*", "bench/clustering/*"),
-    "heat": ("bench/layouts/with_heat.py",),
-}  # fmt: skip
+}
 
 collect_ignore_glob = [
     place for name, places in PLACES.items() if find_spec(name) is None for place in places

@@ -1,122 +1,111 @@
 """``python -m bench NAME``: measure and print; ``bench/README.md`` says what each benchmark answers.
 
-``mpirun -n 8 python -m bench run ...`` moves arrays, as ``redist bench -n 8 ...`` does;
-``python -m bench gpu kernels`` and ``mpirun -n 4 python -m bench gpu ranks`` do on GPUs.
-``python -m bench clustering`` fits every estimator beside scikit-learn's;
-``python -m bench larger`` measures a program within less memory than it has tiles;
-``python -m bench tables``, ``keep`` and ``figures`` are about stored figures,
-``python -m bench compare-checkouts FOLDER`` about another version of redist.
+``python -m bench NAME --help`` lists the options of one. ``mpirun -n 8 python -m bench run ...`` moves
+arrays, as ``redist bench -n 8 ...`` does; ``python -m bench tables``, ``keep`` and ``figures`` are about
+stored figures, ``python -m bench compare-checkouts FOLDER`` about another version of redist.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
-from bench.copies import race as copies
-from bench.examples import race as examples
-from bench.layouts import large, ranking_race, rivals
-from bench.layouts import race as layouts
-from bench.plans import collectives, comparison, hierarchy, overhead, planning, products, quality
+from bench.benchmarks import BENCHMARKS, EVERY
 from bench.problems.judge import WrongPlanError
-from bench.programs import race as programs
-from bench.pytorch import race as pytorch
-from bench.races import jax_race
-from bench.report.report import Report, save_json
-from bench.xla import compare as xla
-from bench.xla import lowered
+from bench.report.jobs import SkippedError
+from bench.report.report import Tables, save_json
 
-BENCHMARKS: dict[str, Callable[[int, int], Report]] = {
-    "comparison": comparison.run,
-    "quality": quality.run,
-    "planning": planning.run,
-    "collectives": collectives.run,
-    "hierarchy": hierarchy.run,
-    "products": products.run,
-    "xla": xla.run,
-    "jax": jax_race.run,
-    "torch": pytorch.run,
-    "lowered": lowered.run,
-    "examples": examples.run,
-    "programs": programs.run,
-    "layouts": layouts.run,
-    "large": large.run,
-    "ranking": ranking_race.run,
-    "rivals": rivals.run,
-    "overhead": overhead.run,
-    "copies": copies.run,
-}
 LAST = Path(__file__).parent / "results" / "last"
 """Where figures go that nobody asked to keep."""
+COMMANDS = {
+    "tables": "bench.tables.command",
+    "keep": "bench.tables.stored",
+    "figures": "bench.tables.renew",
+    "compare-checkouts": "bench.checkouts",
+}
+"""What has a command line of its own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run benchmarks; 0 if every plan was right, 1 if a check failed."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    command = _command(given[0]) if given else None
-    if command is not None:
-        return command(given[1:])
-    args = _parser().parse_args(given)
-    names = list(BENCHMARKS) if args.which == "all" else [args.which]
-    reports = []
-    for name in names:
+    """Run benchmarks; 0 if every result was right, 1 if a check failed."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    first = given[0] if given else "all"
+    if first == "run":
+        from redist.measure.job import main as measure
+
+        return measure(given[1:], "python -m bench run")
+    if first in COMMANDS:
+        return int(importlib.import_module(COMMANDS[first]).main(given[1:]))
+    which = next((name for name in (" ".join(given[:2]), first) if name in EVERY), "all")
+    if which == "all" and first != "all" and not first.startswith("-"):
+        _parser("all", everything).error(f"there is no {first!r}; known: {', '.join(EVERY)}")
+    names = list(BENCHMARKS) if which == "all" else [which]
+    if which != "all" and EVERY[which].why_not:
+        print(f"{which}: skipped, {EVERY[which].why_not}", file=sys.stderr)
+        return 0
+    runs = {name: _load(name) for name in names if not EVERY[name].why_not}
+    parser = _parser(which, everything if which == "all" else runs[which])
+    args = vars(parser.parse_args(given[len(which.split()) if not first.startswith("-") else 0 :]))
+    return _measure(which, runs, args.pop("json") or LAST / f"{which.replace(' ', '-')}.json", args)
+
+
+def everything(n: int = 2000, seed: int = 0) -> Tables:
+    """Measure plans and planning, whole programs and copies; results are checked first.
+
+    n: random problems; seed: of the problems.
+    """
+    raise NotImplementedError
+
+
+def _measure(which: str, runs: dict[str, Any], stored: Path, args: dict[str, Any]) -> int:
+    reports: dict[str, Tables] = {}
+    for name, run in runs.items():
+        known = inspect.signature(run).parameters
         try:
-            report = BENCHMARKS[name](args.n, args.seed)
+            tables = run(**{key: value for key, value in args.items() if key in known})
+        except SkippedError as error:
+            print(f"bench {name}: skipped, {error}", file=sys.stderr)
+            continue
         except WrongPlanError as error:
             print(f"bench {name}: {error}", file=sys.stderr)
             return 1
-        print(report, end="\n\n", flush=True)
-        reports.append(report)
-    options = {"which": args.which, "n": args.n, "seed": args.seed}
-    stored = args.json or LAST / f"{args.which}.json"
-    save_json(stored, reports, options)
-    print(f"JSON   {stored}")
-    return 0
+        print("\n\n".join(map(str, tables)), end="\n\n", flush=True)
+        reports[name.partition(" ")[0]] = tables
+    if reports:
+        save_json(stored, reports, {"which": which, **args})
+        print(f"JSON   {stored}")
+    return int(any(table.is_wrong for tables in reports.values() for table in tables))
 
 
-def _command(name: str) -> Callable[[Sequence[str]], int] | None:
-    """What has a command line of its own; None if it is a benchmark as above."""
-    match name:
-        case "run":
-            from redist.measure.job import main as measure
-
-            return lambda rest: measure(rest, "python -m bench run")
-        case "gpu":
-            from bench.gpu.command import main as chosen
-        case "clustering":
-            from bench.clustering.race import main as chosen
-        case "cluster":
-            from bench.cluster.race import main as chosen
-        case "larger":
-            from bench.larger.race import main as chosen
-        case "scale":
-            from bench.scale.command import main as chosen
-        case "tables":
-            from bench.tables.command import main as chosen
-        case "keep":
-            from bench.tables.keep import main as chosen
-        case "figures":
-            from bench.tables.renew import main as chosen
-        case "compare-checkouts":
-            from bench.checkouts import main as chosen
-        case _:
-            return None
-    return chosen
+def _load(name: str) -> Callable[..., Tables]:
+    return importlib.import_module(EVERY[name].module).run
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(which: str, run: Callable[..., Tables]) -> argparse.ArgumentParser:
+    """Options are the arguments of ``run``; what they mean stands in its docstring."""
+    others = f"\n\nbenchmarks: {', '.join(EVERY)}; and {', '.join(COMMANDS)}"
     parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description="Measure plans and planning; results are checked first.",
-        epilog="'mpirun -n 8 python -m bench run --help' tells how to measure moving arrays, "
-        "'python -m bench gpu --help' the same on GPUs; 'tables', 'keep' and 'figures' "
-        "show, keep and renew stored figures.",
+        prog="python -m bench" + ("" if which == "all" else f" {which}"),
+        description=inspect.getdoc(run),
+        epilog=others if which == "all" else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("which", nargs="?", default="all", choices=[*BENCHMARKS, "all"])
-    parser.add_argument("--n", type=_positive, default=2000, help="random problems (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the problems (%(default)s)")
+    hints = get_type_hints(run)
+    for name, parameter in inspect.signature(run).parameters.items():
+        flag, kind, default = f"--{name.replace('_', '-')}", hints[name], parameter.default
+        if kind is bool:
+            parser.add_argument(flag, action="store_true")
+        elif get_origin(kind) is tuple:
+            one = get_args(kind)[0]
+            parser.add_argument(flag, type=one, nargs="+", default=default, help=f"({default})")
+        else:
+            asked = _positive if name == "n" else kind
+            parser.add_argument(flag, type=asked, default=default, help=f"({default})")
     parser.add_argument("--json", type=Path, help="where to store figures (bench/results/last/)")
     return parser
 

@@ -5,22 +5,20 @@ scikit-learn runs on this machine's processors, with all of them.
 
 from __future__ import annotations
 
-import argparse
+import os
 import time
-import warnings
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bench.clustering.cases import CASES, Case, chosen
-from bench.clustering.gpu_lloyd import measure
-from bench.clustering.job import labels_of
+from bench.clustering.race import labels_of
 from bench.report.figures import met
-from bench.report.report import Report, Table, Value, save_json
+from bench.report.report import Row, Table, Tables, Value
+from redist.learn.kernels.steps import lloyd_step
+from redist.spmd import ExactGrid
 
-LAST = Path(__file__).parents[1] / "results" / "last" / "clustering-gpu.json"
 STEPS: tuple[tuple[int, int, int, Any], ...] = (
     (2**24, 16, 64, np.float32),
     (2**22, 16, 64, np.float64),
@@ -37,51 +35,183 @@ ONE_EACH = ",".join(
         "FeatureAgglomeration", "Birch", "SpectralCoclustering", "SpectralBiclustering",
     )
 )  # fmt: skip
+Step = Callable[[], Any]
+"""Does a step and returns labels and new centres once they are there."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; 1 if labels differ."""
-    parser = argparse.ArgumentParser(prog="python -m bench clustering gpu", description=__doc__)
-    parser.add_argument("--repeat", type=int, default=11)
-    parser.add_argument("--fits", default=ONE_EACH, help="words in names of cases; '-' for none")
-    parser.add_argument("--steps", type=int, default=len(STEPS), help="how many Lloyd steps")
-    parser.add_argument("--json", type=Path, default=LAST)
-    args = parser.parse_args(arguments)
-    warnings.simplefilter("ignore")
+def by_redist(x: Any, centers: Any) -> Step:
+    """The step of KMeans: labels by rows, exact sums."""
+    import cupy
+
+    n = len(x)
+    weights, labels = cupy.ones(n, x.dtype), cupy.full(n, -1, np.int32)
+    most = float(abs(x).max())
+    grids = ExactGrid.for_sum(most, n), ExactGrid.for_sum(1.0, n)
+
+    def step() -> Any:
+        norms = (centers * centers).sum(axis=1)
+        _, sums = lloyd_step(x, weights, centers, norms, labels, grids)
+        assert sums is not None
+        total = sums.sum(axis=1)
+        return labels, total[:, :-1] / total[:, -1:]
+
+    return step
+
+
+def by_cupy(x: Any, centers: Any) -> Step:
+    """Distances by a product, labels, sums by a product with what labels say."""
+    import cupy
+
+    places, k = cupy.asarray(centers), len(centers)
+    rows = 2**21
+
+    def step() -> Any:
+        norms, sums = (places * places).sum(axis=1), cupy.zeros_like(places)
+        counts, labels = cupy.zeros(k, np.float32), cupy.empty(len(x), np.int32)
+        for lo in range(0, len(x), rows):
+            part = x[lo : lo + rows]
+            found = (norms - 2 * (part @ places.T)).argmin(axis=1)
+            labels[lo : lo + rows] = found
+            one = (found[:, None] == cupy.arange(k)).astype(x.dtype)
+            sums += one.T @ part
+            counts += one.sum(axis=0)
+        return labels, cupy.asnumpy(sums / counts[:, None])
+
+    return step
+
+
+def by_torch(x: Any, centers: Any, compiled: bool) -> Step:
+    """The same in PyTorch, sums by ``index_add_``; compiled by its compiler if asked."""
+    import torch
+
+    rows, places = torch.from_dlpack(x), torch.tensor(centers, device="cuda")
+
+    def plain(rows: Any, places: Any) -> Any:
+        far = (places * places).sum(1) - 2 * (rows @ places.T)
+        labels = far.argmin(1)
+        sums = torch.zeros_like(places).index_add_(0, labels, rows)
+        counts = torch.bincount(labels, minlength=len(places))
+        return labels, sums / counts[:, None]
+
+    run = torch.compile(plain) if compiled else plain
+
+    def step() -> Any:
+        labels, new = run(rows, places)
+        return labels, new.cpu().numpy()
+
+    return step
+
+
+def by_jax(x: Any, centers: Any) -> Step:
+    """The same in JAX, compiled, sums by segments."""
+    import jax
+    import jax.numpy as jnp
+
+    rows, places = jnp.from_dlpack(x), jnp.asarray(centers)
+
+    def plain(rows: Any, places: Any) -> Any:
+        far = (places * places).sum(1) - 2 * jnp.dot(rows, places.T, precision="highest")
+        labels = far.argmin(1)
+        sums = jax.ops.segment_sum(rows, labels, len(centers))
+        counts = jax.ops.segment_sum(jnp.ones(len(rows), rows.dtype), labels, len(centers))
+        return labels, sums / counts[:, None]
+
+    run = jax.jit(plain)
+
+    def step() -> Any:
+        labels, new = run(rows, places)
+        return labels, np.asarray(new)
+
+    return step
+
+
+def ways_of(x: Any, centers: Any) -> dict[str, Step]:
+    """All that can be run here, by name."""
+    made: dict[str, Step] = {}
+    several: dict[str, Callable[[], Step]] = {
+        "redist": lambda: by_redist(x, centers),
+        "CuPy": lambda: by_cupy(x, centers),
+        "PyTorch": lambda: by_torch(x, centers, False),
+        "PyTorch, compiled": lambda: by_torch(x, centers, True),
+        "JAX": lambda: by_jax(x, centers),
+    }
+    for name, make in several.items():
+        try:
+            made[name] = make()
+            made[name]()
+        except Exception as problem:
+            print(f"  {name} cannot: {type(problem).__name__}: {str(problem)[:120]}")
+            made.pop(name, None)
+    return made
+
+
+def measure(n: int, d: int, k: int, dtype: Any, repeat: int) -> dict[str, Any]:
+    """Milliseconds of each way, turn by turn, and how far their centres are from redist's."""
+    import cupy
+
+    rng = np.random.default_rng(0)
+    places = rng.uniform(-10, 10, (k, d)).astype(dtype)
+    chosen = cupy.asarray(rng.integers(0, k, n))
+    noise = cupy.random.default_rng(1).standard_normal((n, d), dtype=dtype)
+    x = cupy.asarray(places)[chosen] + noise
+    centers = cupy.asnumpy(x[:k])
+    ways = ways_of(x, centers)
+    want = ways["redist"]()[1]
+    apart = {name: float(np.abs(way()[1] - want).max()) for name, way in ways.items()}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeat):
+        for name, way in ways.items():
+            cupy.cuda.get_current_stream().synchronize()
+            begin = time.perf_counter()
+            way()
+            times[name].append(1e3 * (time.perf_counter() - begin))
+    flat, copied = x.reshape(-1), cupy.empty_like(x).reshape(-1)
+    copies = []
+    for _ in range(repeat):
+        cupy.cuda.get_current_stream().synchronize()
+        begin = time.perf_counter()
+        copied[...] = flat
+        cupy.cuda.get_current_stream().synchronize()
+        copies.append(1e3 * (time.perf_counter() - begin))
+    return {
+        "n": n, "d": d, "k": k, "dtype": np.dtype(dtype).name, "ms": times, "apart": apart,
+        "copy_ms": copies,
+    }  # fmt: skip
+
+
+def run(repeat: int = 11, fits: str = ONE_EACH, steps: int = len(STEPS)) -> Tables:
+    """Measure on a GPU.
+
+    repeat: of a step; fits: words in names of cases, '-' for none; steps: how many Lloyd steps.
+    """
     tables = []
-    if args.steps:
-        rows = [measure(*one, args.repeat) for one in STEPS[: args.steps]]
-        tables.append(steps_table(rows))
-        print(tables[-1], end="\n\n", flush=True)
-    cases = [] if args.fits == "-" else [one for one in CASES if one in chosen(args.fits)]
-    if cases:
+    if steps:
+        tables.append(steps_table([measure(*one, repeat) for one in STEPS[:steps]]))
+    if cases := [] if fits == "-" else [one for one in CASES if one in chosen(fits)]:
         tables.append(fits_table([fit_both(case) for case in cases]))
-        print(tables[-1], end="\n\n", flush=True)
-    report = Report("clustering", tuple(tables))
-    save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})
-    return 0
+    return tuple(tables)
 
 
 def steps_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Medians of every way, and the best of others beside redist's."""
     names = list(dict.fromkeys(name for row in rows for name in row["ms"]))
-    lines: list[tuple[Value, ...]] = []
+    lines: list[Row] = []
     for row in rows:
         middle = {name: float(np.median(one)) for name, one in row["ms"].items()}
         best = min(value for name, value in middle.items() if name != "redist")
         ours = np.array(row["ms"]["redist"])
+        about: Row = {"rows": f"{row['n']} x {row['d']}, k={row['k']}, {row['dtype']}"}
+        ways: dict[str, Value] = {f"{name} ms": middle.get(name) for name in names}
         lines.append(
-            (
-                f"{row['n']} x {row['d']}, k={row['k']}, {row['dtype']}",
-                *(middle.get(name) for name in names), float(np.median(row["copy_ms"])),
-                best / middle["redist"], f"{ours.min():.2f}-{ours.max():.2f}",
-                met(middle["redist"] <= best), max(row["apart"].values()),
-            )
+            {
+                **about, **ways, "copy ms": float(np.median(row["copy_ms"])),
+                "times as fast as the best": best / middle["redist"],
+                "redist's spread": f"{ours.min():.2f}-{ours.max():.2f}",
+                "met": met(middle["redist"] <= best), "centres apart": max(row["apart"].values()),
+            }
         )  # fmt: skip
-    columns = ("rows", *(f"{name} ms" for name in names), "copy ms", "times as fast as the best",
-               "redist's spread", "met", "centres apart")  # fmt: skip
-    notes = ("a step: labels of all rows and new centres, in memory; copy: of the rows on the GPU",)
-    return Table("A Lloyd step on a GPU", columns, tuple(lines), notes, "gpu-steps")
+    note = "a step: labels of all rows and new centres, in memory; copy: of the rows on the GPU"
+    return Table.of("gpu-steps", "A Lloyd step on a GPU", lines, note)
 
 
 def fit_both(case: Case) -> dict[str, Any]:
@@ -121,19 +251,16 @@ def fit_both(case: Case) -> dict[str, Any]:
 
 def fits_table(rows: Sequence[dict[str, Any]]) -> Table:
     """All fits on the GPU beside those of the processors."""
-    import os
-
     import sklearn
 
-    lines = tuple(
-        (
-            row["case"], row["gpu"], row["host"], row["sklearn"], row["sklearn"] / row["gpu"],
-            "yes" if row["same"] else "no", row["alike"],
-        )
+    lines = [
+        {
+            "fit": row["case"], "s": row["gpu"], "redist in memory s": row["host"],
+            "scikit-learn s": row["sklearn"], "times as fast": row["sklearn"] / row["gpu"],
+            "labels as in memory": "yes" if row["same"] else "no", "adjusted Rand": row["alike"],
+        }
         for row in rows
-    )  # fmt: skip
+    ]  # fmt: skip
     title = f"Fits of arrays on a GPU beside scikit-learn {sklearn.__version__} on {os.cpu_count()} cores"
-    columns = ("fit", "s", "redist in memory s", "scikit-learn s", "times as fast",
-               "labels as in memory", "adjusted Rand")  # fmt: skip
-    notes = (f"best of {TURNS} runs, of fewer where they take long; 1 rank",)
-    return Table(title, columns, lines, notes, "gpu-fits")
+    note = f"best of {TURNS} runs, of fewer where they take long; 1 rank"
+    return Table.of("gpu-fits", title, lines, note)

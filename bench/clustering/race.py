@@ -2,133 +2,173 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
-import sys
-from collections.abc import Sequence
-from pathlib import Path
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+import sklearn
+import sklearn.cluster
+import sklearn.metrics
+from mpi4py import MPI
+from threadpoolctl import threadpool_limits
 
-from bench.report.figures import met
+from bench.clustering.cases import CASES, Case, chosen
+from bench.report.figures import geomean, met
+from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
-from bench.report.report import Report, Table, Value, save_json
+from bench.report.report import Row, Table, Tables
+from redist import pgas
+from redist.learn import cluster
+from redist.measure.pages import give_back, private_bytes, private_peak_bytes, reset_peak
+from redist.measure.timing import meet
+from redist.runtime.shm.segments import allocated_bytes
 
-LAST = Path(__file__).parents[1] / "results" / "last" / "clustering.json"
 GEOMEAN_AIM = 0.85
 """Of scikit-learn with two threads, over the sizes of KMeans on two ranks."""
 MEMORY_FACTOR, MEMORY_MORE = 1.2, 16 * 2**20
 """A rank may take so much of scikit-learn's bytes, divided by ranks, and so much more."""
+PARALLEL = {"DBSCAN", "HDBSCAN", "MeanShift", "SpectralClustering"}
+"""Estimators of scikit-learn that are told how many jobs to use; OPTICS is ten times slower with two."""
+FEW = 512
+"""Rows of a fit before memory is measured."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print."""
-    match arguments[:1]:
-        case ["rivals"]:
-            from bench.clustering.rivals import main as chosen
-        case ["visits"]:
-            from bench.clustering.visits import main as chosen
-        case ["gpu"]:
-            from bench.clustering.gpu_race import main as chosen
-        case _:
-            return race(arguments)
-    return chosen(arguments[1:])
+def run(
+    cases: str = "", ranks: tuple[int, ...] = (1, 2), repeat: int = 3, memory: bool = False
+) -> Tables:
+    """Measure fits of both libraries in turn.
 
-
-def race(arguments: Sequence[str]) -> int:
-    """Measure fits and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench clustering", description=__doc__)
-    parser.add_argument("--cases", default="", help="words in their names, by commas; all if none")
-    parser.add_argument("--ranks", default="1,2")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument(
-        "--memory", action="store_true", help="bytes beyond the rows instead of seconds"
-    )
-    parser.add_argument("--json", type=Path, default=LAST)
-    args = parser.parse_args(arguments)
-    tables = []
-    for ranks in map(int, args.ranks.split(",")):
-        data = run_job(ranks, args.cases, args.repeat, args.memory)
-        tables.append(memory_table(data) if args.memory else table(data))
-        print(tables[-1], end="\n\n", flush=True)
-    options = {name: str(value) for name, value in vars(args).items()}
-    save_json(args.json, [Report("clustering", tuple(tables))], options)
-    print(f"JSON   {args.json}")
-    return 0
-
-
-def run_job(ranks: int, cases: str, repeat: int, memory: bool) -> dict[str, Any]:
-    """What the job of so many ranks wrote."""
+    cases: words in their names, by commas, all if none; memory: bytes beyond the rows instead of seconds.
+    """
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.pop(name, None)  # scikit-learn may use as many threads as there are ranks
-    options = ["--cases", cases, "--repeat", repeat, *(["--memory"] if memory else [])]
-    start = on_ranks(ranks, one_thread=False)
-    data: dict[str, Any] = found_by(start, "measure clustering", "bench.clustering.job", *options)
-    return data
+    asked = {"cases": cases, "repeat": repeat, "memory": memory}
+    data = [
+        found_by(on_ranks(n, one_thread=False), "bench.clustering.race", **asked) for n in ranks
+    ]
+    return tuple(memory_table(one) if memory else table(one) for one in data)
 
 
-def about() -> str:
-    """The machine and the version beside which it was measured."""
-    import sklearn
-
-    return f"scikit-learn {sklearn.__version__}, {platform.machine()}, {os.cpu_count()} cores"
+def _about(ranks: int) -> tuple[str, str]:
+    """Ranks in words; the machine and the version beside which it was measured."""
+    beside = f"scikit-learn {sklearn.__version__}, {platform.machine()}, {os.cpu_count()} cores"
+    return f"{ranks} rank{'s' * (ranks > 1)}", beside
 
 
 def table(data: dict[str, Any]) -> Table:
     """Medians of the ratios of turns, their spread, and the aims."""
-    from bench.clustering.cases import CASES
-
     ranks, by_name = data["ranks"], {one.name: one for one in CASES}
-    rows: list[tuple[Value, ...]] = []
-    groups: dict[str, list[float]] = {}
+    rows: list[Row] = []
+    lloyd: list[float] = []
     for row in data["rows"]:
         case, ours, theirs = by_name[row["case"]], np.array(row["ours"]), np.array(row["theirs"])
         ratios = ours / theirs
         ratio = float(np.median(ratios))
-        groups.setdefault(case.group, []).append(ratio)
+        lloyd += [ratio] if case.given_seeds else []
         aim = case.aims[ranks - 1] if ranks < 3 else None
         rows.append(
-            (
-                case.name, float(np.median(ours)), float(np.median(theirs)), ratio,
-                f"{ratios.min():.2f}-{ratios.max():.2f}", aim,
-                "-" if aim is None else met(ratio <= aim), row["alike"],
-            )
+            {
+                "fit": case.name, "s": float(np.median(ours)), "scikit-learn s": float(np.median(theirs)),
+                "ratio": ratio, "spread": f"{ratios.min():.2f}-{ratios.max():.2f}", "aim": aim,
+                "met": "-" if aim is None else met(ratio <= aim), "adjusted Rand": row["alike"],
+            }
         )  # fmt: skip
     notes = []
-    if len(groups.get("KMeans", ())) > 1:
-        middle = float(np.exp(np.mean(np.log(groups["KMeans"]))))
-        notes.append(f"KMeans: geomean {middle:.2f}")
-        if ranks == 2:
-            notes[-1] += f", aim {GEOMEAN_AIM}: {met(middle <= GEOMEAN_AIM)}"
-    return Table(
-        f"Clustering on {ranks} rank{'s' * (ranks > 1)} beside {about()}, as many threads as ranks",
-        ("fit", "s", "scikit-learn s", "ratio", "spread", "aim", "met", "adjusted Rand"),
-        tuple(rows),
-        tuple(notes),
-        f"ranks-{ranks}",
-    )
+    if len(lloyd) > 1 and (middle := geomean(lloyd)):
+        aimed = f", aim {GEOMEAN_AIM}: {met(middle <= GEOMEAN_AIM)}" if ranks == 2 else ""
+        notes.append(f"KMeans: geomean {middle:.2f}{aimed}")
+    on, beside = _about(ranks)
+    title = f"Clustering on {on} beside {beside}, as many threads as ranks"
+    return Table.of(f"ranks-{ranks}", title, rows, *notes)
 
 
 def memory_table(data: dict[str, Any]) -> Table:
     """Bytes beyond the rows on the rank that takes most, beside scikit-learn's."""
-    ranks = data["ranks"]
-    rows: list[tuple[Value, ...]] = []
+    ranks, mib = data["ranks"], 2**20
+    rows: list[Row] = []
     for row in data["rows"]:
         ours, theirs = float(np.median(row["ours"])), float(np.median(row["theirs"]))
         allowed = MEMORY_FACTOR * theirs / ranks + MEMORY_MORE
-        rows.append(
-            (row["case"], ours / 2**20, theirs / 2**20, allowed / 2**20, met(ours <= allowed))
-        )
-    return Table(
-        f"Memory beyond the rows on {ranks} rank{'s' * (ranks > 1)}, MiB, beside {about()}",
-        ("fit", "a rank", "scikit-learn", "allowed", "met"),
-        tuple(rows),
-        (f"allowed: {MEMORY_FACTOR} of scikit-learn's divided by ranks, and 16 MiB more",),
-        f"memory-{ranks}",
-    )
+        sizes = {"a rank": ours / mib, "scikit-learn": theirs / mib, "allowed": allowed / mib}
+        rows.append({"fit": row["case"], **sizes, "met": met(ours <= allowed)})
+    on, beside = _about(ranks)
+    note = f"allowed: {MEMORY_FACTOR} of scikit-learn's divided by ranks, and 16 MiB more"
+    title = f"Memory beyond the rows on {on}, MiB, beside {beside}"
+    return Table.of(f"memory-{ranks}", title, rows, note)
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def measure(cases: str, repeat: int, memory: bool) -> dict[str, Any]:
+    """Every case on the ranks of this job. **Collective over all of them.**"""
+    comm, found = MPI.COMM_WORLD, []
+    with threadpool_limits(1):
+        for case in chosen(cases):
+            found.append(measure_case(comm, case, repeat, memory))
+            say(f"clustering: {found[-1]}")
+    return {"ranks": comm.size, "rows": found}
+
+
+def measure_case(comm: MPI.Intracomm, case: Case, repeat: int, memory: bool) -> dict[str, Any]:
+    """**Collective.** Times, or bytes beyond the rows, of both in turn; their labels compared."""
+    x = case.rows()
+    options = case.model_options(x)
+    there = pgas.asarray(x, type="{x}, {}")
+    beside = x if comm.rank == 0 else np.empty(0)
+    if memory:  # modules and pools come once, with the first fit of a kind
+        few = x[:FEW]
+        for fit, rows in ((cluster, pgas.asarray(few, type="{x}, {}")), (sklearn.cluster, few)):
+            getattr(fit, case.estimator)(**options).fit(rows)
+    del x
+    ours: list[float] = []
+    theirs: list[float] = []
+    labels = reference = None
+    taken = bytes_beyond if memory else seconds_of
+    for turn in range(repeat + (not memory)):
+        comm.Barrier()
+        mine, model = taken(lambda: getattr(cluster, case.estimator)(**options).fit(there))
+        mine = float(comm.allreduce(mine, MPI.MAX))
+        labels = labels_of(model)
+        del model
+        other = 0.0
+        if comm.rank == 0:
+            with threadpool_limits(comm.size):
+                own = getattr(sklearn.cluster, case.estimator)(**options)
+                if case.estimator in PARALLEL and comm.size > 1:
+                    own.set_params(n_jobs=comm.size)
+                other, fitted = taken(partial(own.fit, beside))
+            reference = labels_of(fitted)
+            del fitted
+        meet(comm)
+        if turn or memory:  # the first turn makes plans and pools
+            ours.append(mine)
+            theirs.append(other)
+    same = 0.0
+    if comm.rank == 0 and labels is not None and reference is not None:
+        same = float(sklearn.metrics.adjusted_rand_score(reference, labels))
+    return {"case": case.name, "ours": ours, "theirs": theirs, "alike": same}
+
+
+def labels_of(model: Any) -> Any:
+    """**Collective** for a global array. Labels as one array of NumPy."""
+    found = getattr(model, "labels_", None)
+    found = model.row_labels_ if found is None else found
+    return np.asarray(found.to_device("cpu").gather() if hasattr(found, "gather") else found)
+
+
+def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
+    """**Local.** How long some work took, and what it made."""
+    start = time.perf_counter()
+    made = work()
+    return time.perf_counter() - start, made
+
+
+def bytes_beyond(work: Callable[[], Any]) -> tuple[float, Any]:
+    """**Local.** The most private memory while some work ran beyond what there was, and new segments."""
+    give_back()
+    before = private_bytes() + allocated_bytes()
+    reset_peak()
+    made = work()
+    return float(private_peak_bytes() + allocated_bytes() - before), made

@@ -5,54 +5,56 @@ Each runs in an environment of its own; turns alternate, so that all meet the sa
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bench.clustering.lloyd_rounds import SIZES
 from bench.report.figures import met
 from bench.report.jobs import ROOT, found_by
-from bench.report.report import Report, Table, Value, save_json
+from bench.report.report import Row, Table, Tables, Value
 from redist.launch.launcher import find_launcher
 
-LAST = Path(__file__).parents[1] / "results" / "last" / "clustering-rivals.json"
 AIMS = {"heat": 4.0, "dask-ml": 1.5}
-LIMIT_S = 600.0
+ROUNDS, REPEAT, LIMIT_S = 10, 5, 600.0
+SIZES = {
+    "100k x 8, k=8": (100_000, 8, 8),
+    "100k x 32, k=64": (100_000, 32, 64),
+    "1M x 8, k=8": (1_000_000, 8, 8),
+}
+"""Rows, dims and centres."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; 1 if centres differ."""
-    parser = argparse.ArgumentParser(prog="python -m bench clustering rivals", description=__doc__)
-    parser.add_argument("--heat", default="", help="a Python that has Heat")
-    parser.add_argument("--dask", default="", help="a Python that has dask-ml")
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--json", type=Path, default=LAST)
-    args = parser.parse_args(arguments)
-    pythons = {"redist": sys.executable, "heat": args.heat, "dask-ml": args.dask}
+def run(heat: str = "", dask: str = "", turns: int = 3, ranks: int = 2, only: str = "") -> Tables:
+    """Time fits in turn.
+
+    heat, dask: a Python that has Heat, one that has dask-ml; ranks: also workers or chunks; only: sizes
+    whose name has this.
+    """
+    pythons = {"redist": sys.executable, "heat": heat, "dask-ml": dask}
     times: dict[str, list[dict[str, float]]] = {name: [] for name, word in pythons.items() if word}
     centers: dict[str, Any] = {}
-    for _ in range(args.turns):
+    for _ in range(turns):
         for name in times:
-            found = run_one(name, pythons[name], args.ranks)
+            start, asked = _start(name, pythons[name], ranks), {"ranks": ranks, "only": only}
+            found = found_by(start, "bench.clustering.rivals", library=name, **asked)
             times[name].append(found["seconds"])
             centers[name] = found["centers"]
-    wrong = [name for name, one in centers.items() if not same_centers(one, centers["redist"])]
-    report = Report("clustering", (table(times, args.ranks, wrong),))
-    print(report)
-    save_json(args.json, [report], {"turns": args.turns, "ranks": args.ranks, "beside": [*times]})
-    return int(bool(wrong))
+    want = centers["redist"]
+    wrong = [
+        name
+        for name, one in centers.items()
+        if not all(np.allclose(one[size], want[size], rtol=1e-6, atol=1e-8) for size in want)
+    ]
+    return (table(times, ranks, wrong),)
 
 
-def run_one(name: str, python: str, ranks: int) -> dict[str, Any]:
-    """What one program found for all sizes."""
-
+def _start(name: str, python: str, ranks: int) -> Callable[[list[str]], object]:
     def start(words: list[str]) -> object:
         line = [python, *words]
         if name != "dask-ml":
@@ -63,40 +65,73 @@ def run_one(name: str, python: str, ranks: int) -> dict[str, Any]:
             line, env=env, check=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL
         ).returncode
 
-    program = "bench.clustering.lloyd_rounds", name, "--ranks", ranks
-    data: dict[str, Any] = found_by(start, f"measure {name}", *program)
-    return data
-
-
-def same_centers(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether centres agree but for rounding."""
-    return all(np.allclose(one[size], other[size], rtol=1e-6, atol=1e-8) for size in other)
+    return start
 
 
 def table(times: dict[str, list[dict[str, float]]], ranks: int, wrong: list[str]) -> Table:
-    """Medians, and how many times as fast redist was, with the least and most over turns."""
-    rows: list[tuple[Value, ...]] = []
+    """Medians, and how many times as fast redist was."""
+    rows: list[Row] = []
     least = dict.fromkeys(AIMS, np.inf)
-    for size in (size.name for size in SIZES):
+    for size in times["redist"][0]:
         ours = np.array([turn[size] for turn in times["redist"]])
-        row: list[Value] = [size, float(np.median(ours))]
+        row: dict[str, Value] = {"rows": size, "redist s": float(np.median(ours))}
         for name in AIMS:
-            if name not in times:
-                row += [None, None]
-                continue
-            theirs = np.array([turn[size] for turn in times[name]])
-            gain = float(np.median(theirs / ours))
-            least[name] = min(least[name], gain)
-            row += [float(np.median(theirs)), gain]
-        rows.append(tuple(row))
+            theirs = np.array([turn[size] for turn in times.get(name, ())])
+            gain = float(np.median(theirs / ours)) if name in times else None
+            row[f"{name} s"] = None if gain is None else float(np.median(theirs))
+            row[f"times as fast as {name}"] = gain
+            least[name] = least[name] if gain is None else min(least[name], gain)
+        rows.append(row)
     notes = [
         f"{name}: at least {least[name]:.1f} times as fast, aim {aim:g}: {met(least[name] >= aim)}"
         for name, aim in AIMS.items()
         if name in times
     ]
     notes += [f"other centres: {', '.join(wrong)}"] if wrong else ["centres agree but for rounding"]
-    columns = ["rows", "redist s"]
-    for name in AIMS:
-        columns += [f"{name} s", f"times as fast as {name}"]
     title = f"Ten Lloyd rounds from the same centres on {ranks} ranks, workers or chunks"
-    return Table(title, tuple(columns), tuple(rows), tuple(notes), "rivals")
+    return Table.of("rivals", title, rows, *notes, is_wrong=bool(wrong))
+
+
+def measure(library: str, ranks: int, only: str) -> dict[str, Any]:
+    """Fits of all sizes by one library, and the centres it found. **Collective over all ranks.**"""
+    comm, make = None, fit_kmeans
+    if library != "redist":
+        adapter = "bench.peers." + library.partition("-")[0]
+        make = importlib.import_module(adapter).fit_kmeans
+    if library != "dask-ml":
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD
+    seconds, centers = {}, {}
+    for name, (n, d, k) in SIZES.items():
+        if only not in name:
+            continue
+        # Points anywhere in a cube: no cluster is ever empty, which the libraries treat in different ways,
+        # and none of them is done before the last round.
+        x = np.random.default_rng(0).random((n, d))
+        fit, centers_of = make(x, x[:k].copy(), ROUNDS, ranks)
+        model, turns = fit(), []
+        for _ in range(REPEAT):
+            if comm is not None:
+                comm.Barrier()
+            begin = time.perf_counter()
+            model = fit()
+            turns.append(time.perf_counter() - begin)
+        seconds[name] = float(np.median(turns))
+        centers[name] = np.asarray(centers_of(model)).tolist()
+    return {"seconds": seconds, "centers": centers}
+
+
+def fit_kmeans(x: Any, start: Any, rounds: int, ranks: int) -> tuple[Callable[[], Any], Any]:
+    """A fit of redist, and its centres."""
+    from redist import pgas
+    from redist.learn.cluster import KMeans
+
+    there = pgas.asarray(x, type="{x}, {}")
+
+    def fit() -> Any:
+        model = KMeans(len(start), init=start, n_init=1, max_iter=rounds, tol=0).fit(there)
+        assert model.n_iter_ == rounds
+        return model
+
+    return fit, lambda model: model.cluster_centers_

@@ -1,4 +1,8 @@
-"""Packs and unpacks on one GPU against the contiguous copy, CuPy's own copies, JAX and PyTorch."""
+"""``python -m bench gpu kernels``: packs and unpacks on one GPU against the contiguous copy and CuPy's own.
+
+JAX and PyTorch beside them. A process of JAX takes a GPU for itself, and NCCL, over which DTensor
+redistributes, refuses two ranks on one GPU: only copies are compared with both.
+"""
 
 from __future__ import annotations
 
@@ -9,47 +13,72 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu import nccl as gpu_nccl
-from bench.gpu.cases import PACKED, WHOLE, CopyCase, FaceCase, copy_cases
-from bench.gpu.generic import GenericMoves
-from bench.gpu.peers import CANNOT, PEERS, missing
-from bench.gpu.timing import copy_rate, times_of
+from bench.gpu.cases import PACKED, WHOLE, CopyCase, FaceCase, copy_cases, more_cases
+from bench.gpu.copies import (
+    PEERS,
+    GenericMoves,
+    copy_rate,
+    gpu_machine,
+    missing,
+    need_gpu,
+    times_of,
+)
+from bench.report.job import say
+from bench.report.report import Row, Table, Tables
 from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.text.units import parse_bytes
 
 OURS, CUPY = "redist", "CuPy"
 POISON = 0x77
-
-
 DTYPES = {1: "int8", 2: "int16", 4: "float32"}
 """Elements by their bytes: such as all contenders have."""
+FOUND = ("right", "bytes_per_s", "n", "least_s", "low_s", "median_s", "high_s", "most_s")
+
+
+def run(size: str = "1GiB", repeat: int = 11, name: str = "") -> Tables:
+    """Every case by every contender; rates count bytes read and written.
+
+    size: of an array; name: of this run, if it is not to take the place of the first.
+    """
+    need_gpu()
+    n_bytes, tables = parse_bytes(size), []
+    for kind, cases in (("kernels", copy_cases(n_bytes)), ("more kernels", more_cases(n_bytes))):
+        about, rows = measure(n_bytes, repeat, cases)
+        run_name = kind + (f", {name}" if name else "")
+        lines: list[Row] = [{"run": run_name, **row} for row in rows]
+        wrong = not all(row["right"] for row in lines)
+        title = f"Packs and unpacks of {size}, {run_name}"
+        columns = tuple(lines[0])
+        values = tuple(tuple(line.values()) for line in lines)
+        tables.append(Table(title, columns, values, (), "runs", 3, wrong, about))
+    return tuple(tables)
 
 
 def measure(
-    n_bytes: int,
-    repeats: int,
-    say: Callable[[str], None],
-    cases: Sequence[CopyCase | FaceCase] = (),
-) -> dict[str, Any]:
-    """**Local.** Every case by every contender; rates count bytes read and written."""
+    n_bytes: int, repeats: int, cases: Sequence[CopyCase | FaceCase]
+) -> tuple[dict[str, Any], list[Row]]:
+    """**Local.** What the run depends on, and a row for each contender of each case."""
     notes = {name: missing(name) for name in PEERS}
-    before = copy_rate(n_bytes)
-    rows = []
-    for case in cases or copy_cases(n_bytes):
-        rows.append(_row(case, [name for name, note in notes.items() if not note], repeats))
-        say(f"{case.label}: " + ", ".join(_said(rows[-1], name, before) for name in rows[-1]))
-    return {
-        "array_bytes": n_bytes,
-        "repeats": repeats,
-        "copy_bytes_per_s": before,
-        "copy_bytes_per_s_after": copy_rate(n_bytes),
-        "cases": rows,
-        "nccl": gpu_nccl.measure(n_bytes, repeats),
-        "absent": {name: note for name, note in notes.items() if note},
-        "cannot": CANNOT,
-    }
+    before, rows = copy_rate(n_bytes), list[Row]()
+    for case in cases:
+        found = _rows(case, [name for name, note in notes.items() if not note], repeats)
+        rows += found
+        said = (f"{row['contender']} {_share(row, before)}" for row in found)
+        say(f"{case.label}: " + ", ".join(said))
+    about = {
+        "array_bytes": n_bytes, "repeats": repeats, "copy_bytes_per_s": before,
+        "copy_bytes_per_s_after": copy_rate(n_bytes), "nccl": measure_nccl(n_bytes, repeats),
+        "absent": {name: note for name, note in notes.items() if note}, "machine": gpu_machine(),
+    }  # fmt: skip
+    return about, rows
 
 
-def _row(case: CopyCase | FaceCase, peers: list[str], repeats: int) -> dict[str, Any]:
+def _share(row: Row, top: float) -> str:
+    rate = row["bytes_per_s"]
+    return f"{100 * rate / top:.0f} %" if isinstance(rate, float) else "WRONG"
+
+
+def _rows(case: CopyCase | FaceCase, peers: list[str], repeats: int) -> list[Row]:
     """One case: results checked, then times."""
     import cupy
 
@@ -69,7 +98,7 @@ def _row(case: CopyCase | FaceCase, peers: list[str], repeats: int) -> dict[str,
         if isinstance(case, CopyCase):
             works[name] = PEERS[name](case, source, target)
     want = _wanted(case, source.view(f"i{case.item_bytes}"))
-    row: dict[str, Any] = {"case": case.label, "shape": case.shape}
+    rows: list[Row] = []
     for name, (work, ready) in works.items():
         target.view("u1").fill(POISON)
         wait()
@@ -78,10 +107,12 @@ def _row(case: CopyCase | FaceCase, peers: list[str], repeats: int) -> dict[str,
         found = cupy.from_dlpack(got) if name in PEERS else target
         right = bool((found.reshape(-1).view(want.dtype) == want).all())
         del got, found
-        times = times_of(work, ready, repeats) if right else None
-        rate = 2 * case.n_bytes / times.median_s if times else None
-        row[name] = {"right": right, "bytes_per_s": rate, **(asdict(times) if times else {})}
-    return row
+        times = asdict(times_of(work, ready, repeats)) if right else {}
+        rate = 2 * case.n_bytes / times["median_s"] if times else None
+        values = {"right": right, "bytes_per_s": rate, **times}
+        about: Row = {"case": case.label, "contender": name}
+        rows.append({**about, **{key: values.get(key) for key in FOUND}})
+    return rows
 
 
 def _numbered(n_bytes: int) -> Any:
@@ -120,8 +151,34 @@ def _within(first: tuple[int, ...], shape: tuple[int, ...]) -> tuple[slice, ...]
     return tuple(slice(lo, lo + n) for lo, n in zip(first, shape, strict=True))
 
 
-def _said(row: dict[str, Any], name: str, top: float) -> str:
-    entry = row[name]
-    if not isinstance(entry, dict):
-        return f"{name} {entry}"
-    return f"{name} {100 * entry['bytes_per_s'] / top:.0f} %" if entry["right"] else f"{name} WRONG"
+def measure_nccl(n_bytes: int, repeats: int) -> dict[str, Any]:
+    """**Local.** A grouped send and receive of one rank to itself; the rate counts bytes read and written."""
+    import cupy
+
+    try:
+        from cupy.cuda import nccl
+
+        joined = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)
+    except Exception as error:
+        return {"note": f"not measured: {type(error).__name__}: {error}"}
+    a = cupy.arange(n_bytes // 4, dtype=cupy.int32)
+    b = cupy.zeros_like(a)
+    stream = cupy.cuda.get_current_stream()
+
+    def work() -> None:
+        nccl.groupStart()
+        joined.send(a.data.ptr, n_bytes, nccl.NCCL_UINT8, 0, stream.ptr)
+        joined.recv(b.data.ptr, n_bytes, nccl.NCCL_UINT8, 0, stream.ptr)
+        nccl.groupEnd()
+
+    work()
+    stream.synchronize()
+    if not bool((a == b).all()):
+        return {"note": "wrong result"}
+    times = times_of(work, stream.synchronize, repeats)
+    return {
+        "note": "",
+        "version": nccl.get_version(),
+        "median_s": times.median_s,
+        "bytes_per_s": 2 * n_bytes / times.median_s,
+    }

@@ -86,15 +86,6 @@ def fill(out: NDArray[Any], numbers: NDArray[Any], first: int) -> None:
         at, first = at + part.size, 0
 
 
-def stack_from(words: list[str]) -> BlockStack:
-    """A stack as its program's command line names it.
-
-    >>> stack_from(["2", "64", "1", "8"])
-    BlockStack(n_layers=2, width=64, sequences=1, tokens=8)
-    """
-    return BlockStack(*map(int, words))
-
-
-def words_of(stack: BlockStack) -> list[str]:
-    """The other way round."""
-    return [str(n) for n in (stack.n_layers, stack.width, stack.sequences, stack.tokens)]
+def error_of(found: Any, want: Any) -> float:
+    """The largest difference over the largest value."""
+    return float(np.abs(found - want).max() / np.abs(want).max())

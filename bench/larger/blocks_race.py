@@ -6,73 +6,76 @@ and by Dask's workers, which spill.
 
 from __future__ import annotations
 
-import argparse
+import gc
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple
+from functools import partial
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
-from bench.larger.blocks import BlockStack, words_of
-from bench.larger.blocks_job import ALONE, POLICIES
+from bench.larger.blocks import CUTS, BlockStack, error_of
+from bench.layouts.workload import cut_text
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met, quartiles
+from bench.report.job import say
 from bench.report.jobs import found_by, in_one_process, on_ranks
-from bench.report.report import Report, Table, Value, save_json
+from bench.report.report import Row, Table, Tables
+from bench.report.timing import slowest_s
+from examples import transformer
+from redist import pgas
+from redist.measure.job import mpi_name
+from redist.measure.timing import meet
+from redist.pgas.memory import BUFFERS, TileMemory
+from redist.pgas.programs.limited.compile_within import limit_in_force
+from redist.pgas.programs.limited.limited_program import LimitedProgram
+from redist.pgas.programs.signature import sign
+from redist.pgas.spill.put_away import stored_tile
+from redist.runtime.lanes.file_io import empty_aligned
+from redist.runtime.lanes.policies import LanePolicy
+from redist.runtime.lanes.timeline import busy_s
 from redist.text.units import format_bytes
 
-LAST = Path(__file__).parents[1] / "results" / "last" / "larger-blocks.json"
+ALONE, POLICIES = "unlimited", ("longest path", "in order", "synchronous")
+NAMES = {"longest path": "event-driven", "in order": "fixed order", "synchronous": "one at a time"}
+ERROR = 1e-4
 SLOWDOWN_AIM, SYNCHRONOUS_AIM, DASK_AIM = 1.5, 1.4, 3.0
 NODES_AIM, RATIO_AIM = 2.0, 2.0
 LIMIT_S = 600.0
-NAMES = {"longest path": "event-driven", "in order": "fixed order", "synchronous": "one at a time"}
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; 1 if a result is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench larger blocks", description=__doc__)
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--layers", type=int, default=24)
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--sequences", type=int, default=1)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--share", type=float, default=0.25, help="of the memory (%(default)s)")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--folder", default=tempfile.gettempdir(), help="of the file (%(default)s)")
-    parser.add_argument("--dask", default=sys.executable, help="a Python that has Dask; '' is none")
-    parser.add_argument("--json", type=Path, default=LAST)
-    args = parser.parse_args(arguments)
-    stack = BlockStack(args.layers, args.width, args.sequences, args.tokens)
-    try:
-        report = run(stack, args.ranks, args.share, args.repeat, args.folder, args.dask)
-    except WrongPlanError as error:
-        print(f"bench larger: {error}", file=sys.stderr)
-        return 1
-    print(report)
-    save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})
-    return 0
+def run(
+    ranks: int = 4, layers: int = 24, width: int = 1024, sequences: int = 1, tokens: int = 64,
+    share: float = 0.25, repeat: int = 5, folder: str = gettempdir(), dask: str = sys.executable,
+) -> Tables:  # fmt: skip
+    """Measure on ranks, then by Dask with the same limit.
 
-
-def run(stack: BlockStack, ranks: int, share: float, repeat: int, folder: str, dask: str) -> Report:
-    """Start the MPI job, then Dask with the same limit; a table of both."""
-    job: list[object] = ["--stack", *words_of(stack), "--repeat", repeat, "--folder", folder]
-    what = "measure blocks", "bench.larger.blocks_job"
-    data = found_by(on_ranks(ranks), *what, *job, "--share", share)
+    share: of the memory; folder: of the file; dask: a Python that has Dask, '' is none.
+    """
+    asked: dict[str, Any] = {
+        "sizes": astuple(BlockStack(layers, width, sequences, tokens)),
+        "folder": folder,
+    }
+    start = on_ranks(ranks)
+    data = found_by(start, "bench.larger.blocks_race", **asked, share=share, repeat=repeat)
     if data["wrong"]:
         raise WrongPlanError(f"other results: {', '.join(data['wrong'])}")
-    job += ["--workers", ranks, "--limit", data["limit_bytes"]]
-    return Report("larger", (table(data, _by_dask(dask, job) if dask else None),))
+    asked |= {"workers": ranks, "limit_bytes": data["limit_bytes"], "repeat": repeat}
+    return (table(data, _by_dask(dask, asked) if dask else None),)
 
 
-def _by_dask(python: str, options: list[object]) -> dict[str, Any] | None:
-    """What Dask's program wrote; None if it cannot run."""
+def _by_dask(python: str, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """What Dask's job found; None if it cannot run."""
     start = in_one_process(python, LIMIT_S)
     try:
-        data: dict[str, Any] = found_by(start, "run Dask", "bench.larger.blocks_dask", *options)
+        data: dict[str, Any] = found_by(start, "bench.larger.blocks_dask", **asked)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as problem:
         print(f"bench larger: no Dask: {problem}", file=sys.stderr)
         return None
@@ -84,7 +87,7 @@ def _by_dask(python: str, options: list[object]) -> dict[str, Any] | None:
 def table(data: dict[str, Any], rival: dict[str, Any] | None) -> Table:
     """Medians, quartiles, and the aims."""
     times = {name: np.array(one) for name, one in data["times"].items()}
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     ours = times[POLICIES[0]]
     for name, one in times.items():
         # All of a turn were measured one right after the other: medians of their ratios.
@@ -96,19 +99,17 @@ def table(data: dict[str, Any], rival: dict[str, Any] | None) -> Table:
         middle = float(np.median(one))
         beside = middle / np.median(times[ALONE]), middle / np.median(ours)
         rows.append(_row(rival["library"], one, None, *map(float, beside)))
-    return Table(
+    title = (
         f"{data['stack']}: {data['ranks']} ranks, {data['mpi']}, {os.cpu_count()} cores, weights of "
-        f"{format_bytes(data['weight_bytes'])} in a file",
-        ("way", "s", "quartiles", "processor s", "of unlimited", "of event-driven"),
-        tuple(rows),
-        tuple(notes_of(data, times, rival)),
-        "blocks",
+        f"{format_bytes(data['weight_bytes'])} in a file"
     )
+    return Table.of("blocks", title, rows, *notes_of(data, times, rival))
 
 
-def _row(name: str, seconds: Any, *beside: float | None) -> tuple[Value, ...]:
+def _row(name: str, seconds: Any, busy: float | None, alone: float, ours: float) -> Row:
     low, middle, high = quartiles(seconds)
-    return (name, middle, f"{low:.2f}-{high:.2f}", *beside)
+    about: Row = {"way": name, "s": middle, "quartiles": f"{low:.2f}-{high:.2f}"}
+    return {**about, "processor s": busy, "of unlimited": alone, "of event-driven": ours}
 
 
 def notes_of(
@@ -143,3 +144,115 @@ def notes_of(
             f"{format_bytes(rival['spilled_bytes'])} on disk"
         )
     return out
+
+
+def measure(sizes: list[int], share: float, repeat: int, folder: str) -> dict[str, Any]:
+    """Every way in turn, once to compare results and then timed. **Collective over all ranks.**"""
+    comm, stack = MPI.COMM_WORLD, BlockStack(*sizes)
+    forward = partial(transformer.stack, pgas)
+    given = global_arrays(stack)
+    say(f"larger: {stack}, arrays made")
+    alone: Any = pgas.program(cache=False)(forward)  # keeps no moved copies: it holds the least
+    with high_water() as most:
+        want = alone(*given).gather()
+    peak = comm.allreduce(most[0], MPI.MAX)
+    budget = int(share * peak)
+    # The limit counts all global arrays: those of the run without a limit come on top.
+    gc.collect()
+    others = comm.allreduce(BUFFERS.live_bytes, MPI.MAX)
+    step: Any = pgas.program(limit=others + budget, spill=folder)(forward)
+    within, arrays = fitted(step, *global_arrays(stack))
+    say("larger: captured and planned")
+    ways: dict[str, Callable[[], Any]] = {ALONE: lambda: alone(*given)}
+    for name in POLICIES:
+        ways[name] = partial(within.run, arrays, policy=LanePolicy(name))
+    wrong = [name for name, way in ways.items() if error_of(way().gather(), want) > ERROR]
+    rate = read_rate(comm, arrays)
+    loaded = comm.allreduce(graph_of(within).moved_bytes["load"])
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    cpu: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(repeat):
+        for name, way in ways.items():
+            before = sum(os.times()[:2])
+            times[name].append(slowest_s(comm, way))
+            cpu[name].append(comm.allreduce(sum(os.times()[:2]) - before))
+        found = {name: (round(times[name][-1], 3), round(cpu[name][-1], 2)) for name in ways}
+        say(f"larger: turn {number}: seconds, and those of processors of all ranks: {found}")
+    within.run(arrays, records=True, policy=LanePolicy())
+    assert within.fitted is not None
+    return {
+        "ranks": comm.size, "mpi": mpi_name(), "stack": str(stack), "weight_bytes": stack.weight_bytes,
+        "limit_bytes": budget, "peak_bytes": peak, "bound_bytes": within.fitted.bound_bytes,
+        "held_bytes": within.peak_bytes[0], "largest_node_bytes": largest_node(within),
+        "graph": str(graph_of(within)), "certificate": str(within.fitted.certificate),
+        "loaded_bytes": loaded, "read_bytes_per_s": rate, "times": times,
+        "cpu_s": cpu, "busy_s": busy_s(within.spans), "wrong": wrong,
+    }  # fmt: skip
+
+
+def global_arrays(stack: BlockStack) -> tuple[Any, list[dict[str, Any]]]:
+    """The input whole on every rank, weights cut. **Collective over all ranks.**"""
+    x = stack.x()
+    weights = [
+        {
+            name: pgas.asarray(w, type=cut_text(CUTS[name], w.ndim), copy=True)
+            for name, w in stack.layer(number).items()
+        }
+        for number in range(stack.n_layers)
+    ]
+    return pgas.asarray(x, type=cut_text(None, x.ndim)), weights
+
+
+def fitted(step: Any, *args: Any) -> tuple[LimitedProgram, list[Any]]:
+    """The program within its limit, and its arrays. **Collective over all ranks.**"""
+    signature, limit = sign(args, {}), limit_in_force(step.options)
+    assert limit is not None
+    within = step.compiler.find(signature, limit, runs=True)
+    assert isinstance(within, LimitedProgram), within
+    return within, list(signature.arrays)
+
+
+def graph_of(within: LimitedProgram) -> Any:
+    """The memory graph that a program runs."""
+    assert within.fitted is not None
+    return within.fitted.graph
+
+
+def largest_node(within: LimitedProgram) -> int:
+    """The most bytes that one task works on, staging included."""
+    listed = graph_of(within).tasks
+    sizes = [tile.size_bytes for tile in listed.tiles]
+    return max(task.staging_bytes + sum(sizes[n] for n in task.tiles) for task in listed.tasks)
+
+
+def read_rate(comm: MPI.Intracomm, arrays: list[Any]) -> float:
+    """Bytes a second that all ranks together read of what is put away. **Collective over `comm`.**"""
+    stored = [one for array in arrays if (one := stored_tile(array)) is not None]
+    buffer = empty_aligned((max(one.nbytes for one in stored),), np.dtype(np.uint8))
+    rates = []
+    for _ in range(3):
+        meet(comm)
+        start = time.perf_counter()
+        for one in stored:
+            one.space.read(buffer[: one.nbytes])
+        seconds = comm.allreduce(time.perf_counter() - start, MPI.MAX)
+        rates.append(comm.allreduce(sum(one.nbytes for one in stored)) / seconds)
+    return float(np.median(rates))
+
+
+@contextmanager
+def high_water() -> Iterator[list[int]]:
+    """The most bytes that global arrays hold on this rank while a block runs."""
+    most, kind = [0], vars(TileMemory)
+    empty = kind["empty"]
+
+    def watched(self: TileMemory, *args: Any) -> Any:
+        tile = empty(self, *args)
+        most[0] = max(most[0], self.live_bytes)
+        return tile
+
+    TileMemory.empty = watched  # type: ignore[method-assign, assignment]
+    try:
+        yield most
+    finally:
+        TileMemory.empty = empty  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Layers on a GPU within a quarter of their memory: ``mpirun -n 2 python -m bench.larger.gpu_race``.
+"""``python -m bench larger gpu``: layers on a GPU within a quarter of their memory.
 
 Every rank has a stack of its own; ranks that share a GPU share its link. Weights lie in pinned memory. Beside
 it: all weights on the GPU, two buffers by hand, one vertex at a time, and PyTorch moving layers with ``.to``.
@@ -6,17 +6,15 @@ it: all weights on the GPU, two buffers by hand, one vertex at a time, and PyTor
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from bench.gpu.command import no_gpu
+from bench.gpu.copies import need_gpu
+from bench.larger.blocks import error_of
 from bench.larger.gpu_contenders import (
     Run,
     StackOnGpu,
@@ -27,54 +25,91 @@ from bench.larger.gpu_contenders import (
     link_rate,
     torch_layers,
     two_buffers,
-)
-from bench.larger.gpu_report import (
-    ALONE,
-    BY_HAND,
-    LIMITED,
-    ONE_BY_ONE,
-    TORCH,
-    TORCH_ALONE,
-    TORCH_PINNED,
-    report_of,
-)
+)  # fmt: skip
 from bench.larger.gpu_stacks import GpuStack, blocks, chain
-from bench.report.report import save_json
+from bench.report.figures import met, quartiles
+from bench.report.job import say
+from bench.report.jobs import found_by, on_ranks
+from bench.report.report import Row, Table, Tables
 from bench.report.timing import slowest_s
 from redist.runtime.cuda.transports.ipc import enough_cores, own_cores
 from redist.text.units import format_bytes
 
+ALONE, LIMITED, ONE_BY_ONE, BY_HAND = "all there", "limited", "one at a time", "two buffers"
+TORCH, TORCH_PINNED, TORCH_ALONE = "torch .to", "torch .to, pinned", "torch all there"
+AIMS = {ALONE: 1.5, BY_HAND: 1.05, TORCH: 1 / 1.3, TORCH_PINNED: 1 / 1.3}
+"""What the time of a limited run should be at most, over others'."""
 SHARE = 0.25
 ERROR = 1e-3
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print. **Collective over all ranks of the job.**"""
-    args = _parser().parse_args(arguments)
-    problem = no_gpu()
-    if problem is not None:
-        print(f"bench larger: cannot measure: {problem}", file=sys.stderr)
-        return 2
-    comm = MPI.COMM_WORLD
-    say: Callable[[str], None] = (
-        (lambda text: print(text, flush=True)) if comm.rank == 0 else lambda text: None
+def run(
+    ranks: int = 2, stacks: str = "chain,blocks", rows: int = 8192, chain_layers: int = 40,
+    chain_side: int = 4096, block_layers: int = 24, block_side: int = 2048, repeat: int = 4,
+    torch_device: str = "cuda",
+) -> Tables:  # fmt: skip
+    """Measure on ranks that share a GPU; needs CuPy, and PyTorch for its rows.
+
+    rows: of a rank; layers and sides: of the stacks.
+    """
+    need_gpu()
+    sizes = {"chain": (chain_layers, rows, chain_side), "blocks": (block_layers, rows, block_side)}
+    asked = {name: sizes[name] for name in stacks.split(",")}
+    start = on_ranks(ranks, one_thread=False)
+    options = {"stacks": asked, "repeat": repeat, "device": torch_device}
+    return table(found_by(start, "bench.larger.gpu_race", **options))
+
+
+def measure(stacks: dict[str, list[int]], repeat: int, device: str) -> dict[str, Any]:
+    """Every stack on the ranks of this job. **Collective over all of them.**"""
+    kinds = {"chain": chain, "blocks": blocks}
+    made = [kinds[name](*sizes) for name, sizes in stacks.items()]
+    rows = [measure_stack(MPI.COMM_WORLD, stack, repeat, device) for stack in made]
+    return {"rows": rows, "libraries": libraries(device)}
+
+
+def table(data: Mapping[str, Any]) -> Tables:
+    """Every way beside all weights there, limited beside every way."""
+    rows: Sequence[Mapping[str, Any]] = data["rows"]
+    about = [
+        f"{row['ranks']} ranks, {row['stack']}: {row['layers']} layers, weights of "
+        f"{format_bytes(row['weight_bytes'])}, limit {format_bytes(row['limit_bytes'])} of "
+        f"{format_bytes(row['peak_bytes'])}, CuPy's pool grew by {format_bytes(row['pool_grew_bytes'])}; "
+        f"link {row['link_bytes_per_s'] / 1e9:.1f} GB/s alone, "
+        f"{row['link_together_bytes_per_s'] / 1e9:.1f} by all ranks; computing / loading "
+        f"{row['compute_over_io']:.1f}"
+        for row in rows
+    ]
+    title = (
+        f"stacks of layers within a quarter of their memory, {rows[0]['rows']} rows of f32 a rank, "
+        f"ranks share one GPU; {data['libraries']}"
     )
-    stacks = {
-        "chain": chain(args.chain_layers, args.rows, args.chain_side),
-        "blocks": blocks(args.block_layers, args.rows, args.block_side),
-    }
-    rows = []
-    for name in args.stacks.split(","):
-        rows.append(measure(comm, stacks[name], args.repeat, args.torch_device, say))
-    report = report_of(rows, libraries(args.torch_device))
-    say(str(report))
-    if comm.rank == 0 and args.json is not None:
-        save_json(args.json, [report], {name: str(value) for name, value in vars(args).items()})
-    return int(any(row["wrong"] for row in rows))
+    notes = (*about, "results are compared first; ratios are medians of those of every turn")
+    lines = [line for row in rows for line in _lines(row)]
+    wrong = any(row["wrong"] for row in rows)
+    return (Table.of("gpu", title, lines, *notes, keys=3, is_wrong=wrong),)
 
 
-def measure(
-    comm: MPI.Intracomm, stack: GpuStack, repeats: int, device: str, say: Callable[[str], None]
+def _lines(row: Mapping[str, Any]) -> list[Row]:
+    times = {name: np.array(one) for name, one in row["times"].items()}
+    out: list[Row] = []
+    for name, one in times.items():
+        low, middle, high = quartiles(list(1e3 * one))
+        ratio = None if name == LIMITED else float(np.median(times[LIMITED] / one))
+        aim = AIMS.get(name)
+        out.append(
+            {
+                "ranks": row["ranks"], "stack": row["stack"], "way": name, "ms": middle,
+                "quartiles": f"{low:.1f}-{high:.1f}", "of all there": float(np.median(one / times[ALONE])),
+                "limited / way": ratio, "aim": aim,
+                "reached": None if aim is None or ratio is None else met(ratio <= aim),
+            }
+        )  # fmt: skip
+    return out
+
+
+def measure_stack(
+    comm: MPI.Intracomm, stack: GpuStack, repeats: int, device: str
 ) -> dict[str, Any]:
     """All ways in turn, after one turn whose results are compared. **Collective over `comm`.**"""
     begin = time.perf_counter()
@@ -163,11 +198,6 @@ def host_array(values: StackOnGpu, found: Any) -> Any:
     return found.cpu().numpy() if hasattr(found, "cpu") else values.cupy.asnumpy(found)
 
 
-def error_of(found: Any, want: Any) -> float:
-    """The largest difference over the largest value."""
-    return float(np.abs(found - want).max() / np.abs(want).max())
-
-
 def free_pools(cupy: Any, torch: Any) -> None:
     """Give memory back that nobody uses."""
     for pool in ("get_default_memory_pool", "get_default_pinned_memory_pool"):
@@ -176,21 +206,3 @@ def free_pools(cupy: Any, torch: Any) -> None:
             free()
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench.larger.gpu_race", description=__doc__)
-    parser.add_argument("--stacks", default="chain,blocks")
-    parser.add_argument("--rows", type=int, default=8192, help="a rank (%(default)s)")
-    parser.add_argument("--chain-layers", type=int, default=40)
-    parser.add_argument("--chain-side", type=int, default=4096)
-    parser.add_argument("--block-layers", type=int, default=24)
-    parser.add_argument("--block-side", type=int, default=2048)
-    parser.add_argument("--repeat", type=int, default=4)
-    parser.add_argument("--torch-device", default="cuda")
-    parser.add_argument("--json", type=Path)
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

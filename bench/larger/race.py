@@ -2,64 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
 
-from bench.larger import blocks_race, empty
-from bench.larger.host_tiles import HostTiles
-from bench.larger.layers import LayerChain, given_to
+from bench.larger.layers import HostTiles, LayerChain, given_to
 from bench.problems.judge import WrongPlanError
-from bench.report.report import Report, Table, Value, save_json
+from bench.report.report import Row, Table, Tables
 from redist.check.certify_memory import certify_memory
 from redist.offload.compile import compile_memory
 from redist.offload.least_limit import least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
+from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+from redist.runtime.lanes.loop import nothing
 from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
-from redist.runtime.lanes.stores import bytes_of
+from redist.runtime.lanes.stores import MemoryStore, bytes_of
+from redist.runtime.lanes.vertex_table import TaskWork
 from redist.text.units import format_bytes
 
 POLICIES = ("longest path", "in order", "synchronous")
 ALONE = "alone"
 SHARES: tuple[float | None, ...] = (None, 0.5, 0.25)
-LAST = Path(__file__).parents[1] / "results" / "last" / "larger.json"
+N_EMPTY, EMPTY_REPEATS = 2000, 5
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure and print; 1 if a result is wrong. With ``blocks`` first, a program on ranks instead."""
-    parser = argparse.ArgumentParser(prog="python -m bench larger", description=__doc__)
-    parser.add_argument("--layers", type=int, default=16)
-    parser.add_argument(
-        "--side", type=int, default=2048, help="of the square weights (%(default)s)"
-    )
-    parser.add_argument("--rows", type=int, default=256, help="of the values (%(default)s)")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--folder", default=tempfile.gettempdir(), help="of the file (%(default)s)")
-    parser.add_argument("--json", type=Path, default=LAST)
-    if arguments and arguments[0] == "blocks":
-        return blocks_race.main(arguments[1:])
-    args = parser.parse_args(arguments)
-    chain = LayerChain(args.layers, args.rows, args.side)
-    try:
-        report = run(chain, args.folder, args.repeats)
-    except WrongPlanError as error:
-        print(f"bench larger: {error}")
-        return 1
-    print(report)
-    options = {name: str(value) for name, value in vars(args).items()}
-    save_json(args.json, [report], options)
-    return 0
+def run(
+    layers: int = 16,
+    side: int = 2048,
+    rows: int = 256,
+    repeats: int = 3,
+    folder: str = gettempdir(),
+) -> Tables:
+    """Time all policies within all limits, in turn; results are compared bit for bit first.
 
-
-def run(chain: LayerChain, folder: str, repeats: int) -> Report:
-    """Time all policies within all limits, in turn; results are compared bit for bit first."""
+    side: of the square weights; rows: of the values; folder: of the file.
+    """
+    chain = LayerChain(layers, rows, side)
     weights, x = chain.values()
     make = chain.tiles()
     want = chain.straight(weights, x, make)
@@ -99,8 +82,7 @@ def run(chain: LayerChain, folder: str, repeats: int) -> Report:
         "of alone, synchronous / event-driven: medians of the ratios of a turn",
         "bound: the longer of computing alone and of reading what is loaded at that rate; stores not counted",
     )
-    measured = _table(chain, graphs, times, byte_fs, notes)
-    return Report("larger", (measured, empty.table()))
+    return _table(chain, graphs, times, byte_fs, notes), loop_table()
 
 
 def _table(
@@ -110,37 +92,25 @@ def _table(
     byte_fs: int,
     notes: tuple[str, ...],
 ) -> Table:
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     for share, graph in graphs.items():
         limit, moved = graph.places[0].limit_bytes, graph.moved_bytes
         bound = max(float(np.median(times[ALONE])), moved["load"] * byte_fs / 1e15)
-        free, fixed, synchronous = (
-            np.array(times[share, one]) for one in map(LanePolicy, POLICIES)
-        )
+        taken = [np.array(times[share, one]) for one in map(LanePolicy, POLICIES)]
+        free, fixed, synchronous = (float(np.median(one)) for one in taken)
         rows.append(
-            (
-                "unlimited" if share is None else f"{share:.0%} of it",
-                "-" if limit is None else format_bytes(limit),
-                format_bytes(moved["load"]),
-                format_bytes(moved["store"]),
-                bound,
-                *(float(np.median(one)) for one in (free, fixed, synchronous)),
-                float(np.median(free / np.array(times[ALONE]))),
-                float(np.median(free)) / bound,
-                float(np.median(synchronous / free)),
-            )
-        )
-    return Table(
-        f"{chain.n_layers} layers forth and back, weights of {format_bytes(chain.weight_bytes)} in a file, "
-        f"{chain.rows} rows",
-        (
-            *("memory", "limit", "loaded", "stored", "bound s", "event-driven s", "in order s"),
-            *("synchronous s", "of alone", "of bound", "synchronous / event-driven"),
-        ),
-        tuple(rows),
-        notes,
-        "layers",
-    )
+            {
+                "memory": "unlimited" if share is None else f"{share:.0%} of it",
+                "limit": "-" if limit is None else format_bytes(limit),
+                "loaded": format_bytes(moved["load"]), "stored": format_bytes(moved["store"]),
+                "bound s": bound, "event-driven s": free, "in order s": fixed, "synchronous s": synchronous,
+                "of alone": float(np.median(taken[0] / np.array(times[ALONE]))), "of bound": free / bound,
+                "synchronous / event-driven": float(np.median(taken[2] / taken[0])),
+            }
+        )  # fmt: skip
+    weights = f"weights of {format_bytes(chain.weight_bytes)} in a file, {chain.rows} rows"
+    title = f"{chain.n_layers} layers forth and back, {weights}"
+    return Table.of("layers", title, rows, *notes)
 
 
 def compiled(chain: LayerChain, task_ps: int, byte_fs: int) -> dict[float | None, MemoryGraph]:
@@ -186,3 +156,43 @@ def seconds_of(act: Callable[[], Any]) -> float:
     start = time.perf_counter()
     act()
     return time.perf_counter() - start
+
+
+def empty_tasks(n: int) -> dict[str, TaskList]:
+    """Tasks that do nothing on tiles of eight bytes: a chain, independent ones, a load for every task."""
+    fixed = MemoryTile(8, (0,), (0,), True)
+    chain = [MemoryTask(f"{k}", (k,), (k + 1,)) for k in range(n)]
+    alone = [MemoryTask(f"{k}", (0,), (k + 1,)) for k in range(n)]
+    loads = [MemoryTask(f"{k}", (k + 1,), updates=(0,)) for k in range(n)]
+    made, stored = [MemoryTile(8)] * n, [MemoryTile(8, (1,), (1,))] * n
+    return {
+        "a chain": TaskList((MemoryTile(8, (0,)), *made), tuple(chain)),
+        "independent tasks": TaskList((fixed, *made), tuple(alone)),
+        "a load for every task": TaskList((fixed, *stored), tuple(loads)),
+    }
+
+
+def loop_table() -> Table:
+    """Microseconds a vertex, the least of several runs: the loop, and with checks and records."""
+    rows: list[Row] = []
+    for name, tasks in empty_tasks(N_EMPTY).items():
+        graph = compile_memory(tasks, (MemoryPlace("memory", 80), MemoryPlace("disk", None, 1)))
+        work = [TaskWork(nothing)] * N_EMPTY
+        start = time.perf_counter()
+        runner = GraphRunner(graph, work, [MemoryStore()], lambda tile: np.empty(8, np.uint8))
+        times = {"prepare once": time.perf_counter() - start}
+        given: dict[tuple[int, int], Any] = {
+            (tile, place): np.zeros(8, np.uint8)
+            for tile, one in enumerate(tasks.tiles)
+            for place in one.begins
+        }
+        for way, watched in (("run", False), ("run with checks and records", True)):
+            times[way] = min(
+                seconds_of(lambda: runner.run(given, checks=watched, records=watched))  # noqa: B023
+                for _ in range(EMPTY_REPEATS)
+            )
+        n = len(graph.vertices)
+        each = {way: 1e6 * seconds / n for way, seconds in times.items()}
+        rows.append({"what": name, "vertices": n, **each})
+    note = f"the least of {EMPTY_REPEATS} runs"
+    return Table.of("larger-loop", "Cost of the loop, us a vertex", rows, note)

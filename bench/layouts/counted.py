@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,11 +13,20 @@ from numpy.typing import NDArray
 
 import redist
 from bench.layouts.workload import Workload, arrays_in, cut_text, error_of
-from redist import ArgumentError, pgas
+from redist import ArgumentError, RedistError, pgas
+from redist.arrange.strategies import DeviceCosts
+from redist.pgas.programs.capture import capture
+from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls
+from redist.pgas.programs.planning.plan_program import types_of
+from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.tiles.layouts import resolved_type
+from redist.plan.topology import Level, Topology
 
 EAGER, WRITTEN, PLANNED = "eager", "as written", "planned"
 WAYS = (EAGER, WRITTEN, PLANNED)
+BYTE_PS = 1000
+BYTES_ONLY = Topology((Level("all", None, 0, 1000 * BYTE_PS),))
+NO_WORK = DeviceCosts(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +103,18 @@ def error_on_all(comm: MPI.Intracomm, results: list[Any], want: list[NDArray[Any
     whole = [one.gather() for one in results]
     error = error_of(whole, want) if comm.rank == 0 else None
     return float(comm.bcast(error))
+
+
+def least_received(workload: Workload, arrays: Sequence[Any]) -> int | None:
+    """**Local.** Bytes that the busiest rank receives at least, all moves together; None if not known.
+
+    Arguments lie as they are given, results anywhere with nothing pending. Work done several times over
+    is free. That is the least over all layouts of the calls as they are written, each argument moved anew.
+    """
+    recorder = CallRecorder()
+    capture(workload.of(pgas), arrays, {}, arrays, arranger=recorder)
+    try:
+        plan = plan_calls(recorder, (), ProgramCosts.of(types_of(recorder), BYTES_ONLY, NO_WORK))
+    except RedistError:
+        return None
+    return plan.bound_ps // BYTE_PS

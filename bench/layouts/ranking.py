@@ -1,16 +1,8 @@
-"""Does a plan that costs less take less? Random plans of workloads, modelled and measured, inside an MPI job.
-
-``mpirun -n 4 python -m bench.layouts.ranking``; ``python -m bench ranking`` starts it on emulated hosts.
-"""
+"""The job of ``python -m bench ranking``: random plans of workloads, modelled and measured."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,6 +11,10 @@ from mpi4py import MPI
 
 from bench.layouts.cases import workloads
 from bench.layouts.workload import Workload, cut_text
+from bench.report.figures import met
+from bench.report.job import say
+from bench.report.jobs import found_by, on_hosts, on_ranks
+from bench.report.report import Row, Table, Tables
 from bench.report.timing import repeated
 from redist import RedistError, pgas
 from redist.arrange.layout_plan import LayoutPlan
@@ -34,34 +30,61 @@ from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import ProgramOptions, prepare, tidy_up
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import world_of
+from tests.cluster.hosts import why_no_cluster
 
 NAMES = ("block, small", "chain, skewed", "MTTKRP-03-M0", "MLP, backward")
 LARGE_BYTES = 2**24
 """So much is said to move, so that links are measured first."""
+HOSTS, RATE_MBIT = 4, 1000.0
+CORRELATION_AIM, BEST_AIM = 0.9, 1.1
 
 
-def main() -> int:
-    """Measure and write. **Collective over all ranks of the job.**"""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plans", type=int, default=50)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    comm = MPI.COMM_WORLD
+def run(n: int = 50, only: str = "") -> Tables:
+    """Rank ``n`` plans (50 at most) of each workload on 4 emulated hosts, and on 4 ranks of one node.
+
+    only: workloads whose name has this.
+    """
+    job, asked = "bench.layouts.ranking", {"plans": min(n, 50), "only": only}
+    tables = []
+    if not why_no_cluster():
+        tables.append(_table(found_by(on_hosts(HOSTS, 1, RATE_MBIT), job, **asked), True))
+    return (*tables, _table(found_by(on_ranks(HOSTS), job, **asked), False))
+
+
+def _table(data: dict[str, Any], on_hosts: bool) -> Table:
+    rows: list[Row] = []
+    for row in data["rows"]:
+        modelled, measured = zip(*row["plans"], strict=True)
+        alike, best = row["correlation"], row["chosen_over_best"]
+        aims = (met(alike >= CORRELATION_AIM), met(best <= BEST_AIM)) if on_hosts else ("-", "-")
+        rows.append(
+            {
+                "workload": row["name"], "size": row["what"], "plans": len(measured),
+                "chosen, modelled ms": 1e3 * modelled[0], "chosen, measured ms": 1e3 * measured[0],
+                "slowest ms": 1e3 * max(measured), "rank correlation": alike, "at least 0.9": aims[0],
+                "chosen / best": best, "at most 1.1": aims[1],
+            }
+        )  # fmt: skip
+    where = f"{HOSTS} ranks of one node"
+    if on_hosts:
+        where = f"{HOSTS} emulated hosts of 1 rank, links of {RATE_MBIT:g} Mbit/s"
+    notes = (
+        "plans: the best by the model, and others in which some values are pinned to random types",
+        "computing measured in the same job, links as a job measures them; medians of 5 in turn",
+    )
+    title = f"Plans of layouts, modelled and measured, {where}, {data['mpi']}"
+    return Table.of("hosts" if on_hosts else "node", title, rows, *notes)
+
+
+def measure(plans: int, repeat: int = 5, only: str = "") -> dict[str, Any]:
+    """Rank so many plans of each workload. **Collective over all ranks of the job.**"""
+    comm, rows = MPI.COMM_WORLD, []
     device = measure_computing(comm)["cpu"]
-    rows = []
     for workload in workloads():
-        if workload.name in NAMES and args.only in workload.name:
-            rows.append(rank_plans(comm, workload, device, args.plans, args.repeat))
-            if comm.rank == 0:
-                said = {k: v for k, v in rows[-1].items() if k != "plans"}
-                print(f"bench ranking: {said}", file=sys.stderr, flush=True)
-    if comm.rank == 0 and args.json is not None:
-        data = {"mpi": mpi_name(), "ranks": comm.size, "rows": rows}
-        args.json.write_text(json.dumps(data), encoding="utf-8")
-    return 0
+        if workload.name in NAMES and only in workload.name:
+            rows.append(rank_plans(comm, workload, device, plans, repeat))
+            say(f"ranking: { {k: v for k, v in rows[-1].items() if k != 'plans'} }")
+    return {"mpi": mpi_name(), "ranks": comm.size, "rows": rows}
 
 
 def rank_plans(
@@ -135,7 +158,3 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
         _, place, n = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
         ranks.append((np.cumsum(n) - (n - 1) / 2.0)[place])
     return float(np.round(np.corrcoef(ranks[0], ranks[1])[0, 1], 4))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

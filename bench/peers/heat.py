@@ -1,11 +1,14 @@
-"""Heat: arrays split along one dim over all ranks, and ``resplit``."""
+"""Heat: arrays split along one dim over all ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from mpi4py import MPI
 
+from bench.peers.programs import NumPyNames, Programs, Results
 from bench.problems.installed import version, why_absent
 from redist.layout.array_type import ArrayType
 from redist.measure.cases import Case
@@ -43,10 +46,9 @@ class HeatResplit(Contender):
     @classmethod
     def cannot(cls, case: Case) -> str | None:
         """One dim cut over all ranks, or none."""
-        source, target = case.source, case.target
         if case.is_beyond is not None:
             return case.is_beyond
-        for t in (source, target):
+        for t in (case.source, case.target):
             if max(t.cuts, default=1) not in (1, t.mesh.n_devices) or any(
                 len(dim) > 1 for dim in t.dims
             ):
@@ -73,3 +75,62 @@ def _dim(t: ArrayType) -> int | None:
 def _box(comm: Any, t: ArrayType) -> ValueBox:
     _, _, slices = comm.chunk(t.shape, _dim(t))
     return ValueBox(tuple(s.start for s in slices), tuple(s.stop for s in slices))
+
+
+class HeatPrograms(Programs):
+    """Heat does not tell what it receives, so that there are times only."""
+
+    def __init__(self, devices: int) -> None:
+        import heat
+        import torch
+
+        torch.set_num_threads(1)
+        self._heat, self.library, self.xp = heat, f"Heat {version('heat')}", HeatNames(heat)
+
+    def place(self, array: Any, cut: int | None) -> Any:
+        """Split along a dim."""
+        return self._heat.array(array, split=cut)
+
+    def values(self, results: Results) -> Results:
+        """Gathered on all ranks."""
+        return [one.numpy() for one in results]
+
+    def meet(self) -> None:
+        """A barrier."""
+        MPI.COMM_WORLD.Barrier()
+
+    def slowest(self, seconds: float) -> float:
+        """Of all ranks."""
+        return float(MPI.COMM_WORLD.allreduce(seconds, MPI.MAX))
+
+
+class HeatNames(NumPyNames):
+    """It has no Einstein sums: chains of matrices are products here, other sums say that they cannot be."""
+
+    def mean(self, x: Any, axis: int, keepdims: bool) -> Any:
+        """The mean along a dim, which is kept."""
+        return self._module.sum(x, axis=axis, keepdims=keepdims) / x.shape[axis]
+
+    def einsum(self, notation: str, *operands: Any) -> Any:
+        """A chain of products of matrices, from left to right."""
+        if any(len(term) != 2 for term in notation.partition("->")[0].split(",")):
+            raise NotImplementedError("it has no Einstein sums")
+        return reduce(self._module.matmul, operands)
+
+    def maximum(self, x: Any, least: float) -> Any:
+        """No value below a number."""
+        return self._module.clip(x, least, float("inf"))
+
+
+def fit_kmeans(x: Any, start: Any, rounds: int, ranks: int) -> tuple[Callable[[], Any], Any]:
+    """A fit of Heat on all ranks, and what makes its centres an array of NumPy."""
+    import heat
+
+    there, centers = heat.array(x, split=0), heat.array(start)
+
+    def fit() -> Any:
+        model = heat.cluster.KMeans(n_clusters=len(start), init=centers, max_iter=rounds, tol=-1.0)
+        model.fit(there)
+        return model
+
+    return fit, lambda model: model.cluster_centers_.numpy()

@@ -98,7 +98,7 @@ class JaxChild:
 
     def __init__(self, n_devices: int) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "bench.peers.jax_child", str(n_devices)],
+            [sys.executable, "-m", "bench.peers.jax_devices", str(n_devices)],
             cwd=Path(__file__).parents[2],
             env=environment(),
             stdin=subprocess.PIPE,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import redist
 from bench.plans import growth
-from bench.problems.fresh import in_fresh_process, warm_up
+from bench.plans.growth import in_fresh_process, warm_up
 from bench.problems.judge import judge
 from bench.report.figures import geomean, met, most, quantile
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table, Tables
 from redist.text.progress import track
 from tests.problems.problems import TOPOLOGIES, Problem, problems
 
@@ -45,7 +45,7 @@ class Answer:
     over_bound: float | None
 
 
-def run(n: int = 2000, seed: int = 0) -> Report:
+def run(n: int = 2000, seed: int = 0) -> Tables:
     """Plan ``n`` random problems under each strategy, networks in turn; then the largest mesh."""
     asked = [
         Question(problem, strategy, list(TOPOLOGIES)[number // 2 % 2])
@@ -60,18 +60,13 @@ def run(n: int = 2000, seed: int = 0) -> Report:
         for name in growth.PATTERNS
         for strategy in STRATEGIES
     ]
-    rows = [
-        (name, strategy, seconds, met(seconds < LARGE_AIM_S)) for name, strategy, seconds in large
+    rows: list[Row] = [
+        {"pattern": name, "strategy": strategy, "s": seconds, "aim": met(seconds < LARGE_AIM_S)}
+        for name, strategy, seconds in large
     ]
-    largest = Table(
-        f"Planning time on mesh {mesh}: {mesh.n_devices} devices",
-        ("pattern", "strategy", "s", "aim"),
-        tuple(rows),
-        (f"aim: < {LARGE_AIM_S:.0f} s",),
-        "devices",
-        keys=2,
-    )
-    return Report("collectives", (_table(answers), largest))
+    title = f"Planning time on mesh {mesh}: {mesh.n_devices} devices"
+    aim = f"aim: < {LARGE_AIM_S:.0f} s"
+    return _table(answers), Table.of("devices", title, rows, aim, keys=2)
 
 
 def _answer(question: Question) -> Answer:
@@ -102,13 +97,13 @@ def _large_s(asked: tuple[redist.Mesh, str, str]) -> float:
 
 
 def _table(answers: Sequence[Answer]) -> Table:
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     notes: list[str] = []
     for strategy in STRATEGIES:
         own = [a for a in answers if a.question.strategy == strategy]
         for network in (*TOPOLOGIES, "all"):
             some = [a for a in own if network in ("all", a.question.network)]
-            rows.append((strategy, network, *_figures(some)))
+            rows.append({"strategy": strategy, "network": network, **_figures(some)})
         worst, median = max(a.seconds for a in own), quantile([a.seconds for a in own], 0.5) or 0.0
         share = sum(a.exact for a in own) / len(own)
         over = geomean(a.over_bound for a in own if a.over_bound is not None)
@@ -120,18 +115,22 @@ def _table(answers: Sequence[Answer]) -> Table:
         )
         slow = sorted(((a.seconds, str(a.question.problem)) for a in own), reverse=True)[:SLOWEST]
         notes += [f"{strategy}: {seconds:.2f} s for {text}" for seconds, text in slow]
-    columns = (
-        *("strategy", "network", "cases", "median ms", "99 % ms", "worst ms"),
-        *("exact, %", "bounded", "with a bound", "over it, geomean", "most"),
-    )
     title = f"Planning with named collectives alone, {DEVICES[0]} to {DEVICES[-1]} devices"
-    return Table(title, columns, tuple(rows), tuple(notes), "random", keys=2)
+    return Table.of("random", title, rows, *notes, keys=2)
 
 
-def _figures(some: Sequence[Answer]) -> tuple[Value, ...]:
+def _figures(some: Sequence[Answer]) -> Row:
     ms = [a.seconds * 1e3 for a in some]
     over = [a.over_bound for a in some if a.over_bound is not None]
     bounded = sum(not a.exact for a in some)
-    share = 100.0 * (len(some) - bounded) / len(some) if some else None
-    times = (quantile(ms, 0.5), quantile(ms, 0.99), most(ms))
-    return (len(some), *times, share, bounded, len(over), geomean(over), most(over))
+    return {
+        "cases": len(some),
+        "median ms": quantile(ms, 0.5),
+        "99 % ms": quantile(ms, 0.99),
+        "worst ms": most(ms),
+        "exact, %": 100.0 * (len(some) - bounded) / len(some) if some else None,
+        "bounded": bounded,
+        "with a bound": len(over),
+        "over it, geomean": geomean(over),
+        "most": most(over),
+    }

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.problems.installed import why_absent
 from bench.report.figures import geomean
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table, Tables
 from bench.xla.compare import compare_with_xla
 from redist.plan.plan import Plan
 from redist.plan.request import Request
@@ -28,42 +28,44 @@ WAYS: dict[str, dict[str, Any]] = {
 MEMORY = "bound counts tiles and staging, and a limit is kept"
 
 
-def run(n: int = len(DEVICES) * EACH, seed: int = SEED) -> Report:
+def run(n: int = len(DEVICES) * EACH, seed: int = SEED) -> Tables:
     """Plan up to 120 random problems for each number of devices in three ways.
 
     The problems do not depend on ``seed``: figures of several versions shall be comparable.
     """
     each = max(1, min(EACH, n // len(DEVICES)))
-    rows: list[tuple[Value, ...]] = []
-    for way in WAYS:
-        means, worst = [], 1.0
-        for devices in track(DEVICES, len(DEVICES), way):
-            ratios = list(received_ratios(way, devices, each))
-            means.append(geomean(ratios))
-            worst = max(worst, *ratios)
-        cases = f"{len(DEVICES) * each} random, {' / '.join(map(str, DEVICES))} devices"
-        rows.append((way, cases, *means, worst, MEMORY, ""))
-    if why_absent("jax") is None:
-        rows.append(_xla_row(each))
-    columns = ("planner", "cases", *(f"{d} devices" for d in DEVICES), "worst", "memory", "cannot")
-    title = "Received bytes over the lower bound, geomeans by number of devices"
-    return Report("comparison", (Table(title, columns, tuple(rows), name="received"),))
-
-
-def _xla_row(each: int) -> tuple[Value, ...]:
-    """The same of what XLA compiles."""
-    means, worst, temporaries = [], 1.0, 0.0
-    for devices in track(DEVICES, len(DEVICES), "XLA"):
-        some = list(problems(each, SEED, kinds=("even",), devices=(devices,)))
-        pairs = compare_with_xla(some, devices)
-        ratios = [pair.received for pair in pairs if pair.ours.lower_bound_bytes > 0]
-        means.append(geomean(ratios))
-        worst = max(worst, *ratios)
-        temporaries = max(temporaries, *(pair.temporaries for pair in pairs))
-    name = f"XLA SPMD (jax {version('jax')})"
     cases = f"{len(DEVICES) * each} random, {' / '.join(map(str, DEVICES))} devices"
-    memory = f"temporaries up to {temporaries:.0f}x the larger tile"
-    return name, cases, *means, worst, memory, "no limit; may gather everything first"
+    rows: list[Row] = []
+    for way in WAYS:
+        found = {
+            devices: list(received_ratios(way, devices, each))
+            for devices in track(DEVICES, len(DEVICES), way)
+        }
+        rows.append(_row(way, cases, found, MEMORY, ""))
+    if why_absent("jax") is None:
+        pairs = {
+            devices: compare_with_xla(
+                list(problems(each, SEED, kinds=("even",), devices=(devices,))), devices
+            )
+            for devices in track(DEVICES, len(DEVICES), "XLA")
+        }
+        found = {
+            devices: [pair.received for pair in some if pair.ours.lower_bound_bytes > 0]
+            for devices, some in pairs.items()
+        }
+        most = max(pair.temporaries for some in pairs.values() for pair in some)
+        memory = f"temporaries up to {most:.0f}x the larger tile"
+        name = f"XLA SPMD (jax {version('jax')})"
+        rows.append(_row(name, cases, found, memory, "no limit; may gather everything first"))
+    title = "Received bytes over the lower bound, geomeans by number of devices"
+    return (Table.of("received", title, rows),)
+
+
+def _row(planner: str, cases: str, found: dict[int, list[float]], memory: str, cannot: str) -> Row:
+    means = {f"{devices} devices": geomean(ratios) for devices, ratios in found.items()}
+    worst = max(1.0, *(ratio for ratios in found.values() for ratio in ratios))
+    about: Row = {"planner": planner, "cases": cases}
+    return {**about, **means, "worst": worst, "memory": memory, "cannot": cannot}
 
 
 def received_ratios(way: str, devices: int, n: int) -> Iterator[float]:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
+import resource
 import statistics
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
 import redist
-from bench.problems.fresh import in_fresh_process, peak_memory_bytes, warm_up
 from bench.problems.judge import judge
 from bench.report.figures import met
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table
 from redist.layout.mesh import Mesh
 from redist.text.progress import track
 
 MESHES = tuple(
     Mesh(x=x, y=y, z=z)
-    for x, y, z in (
-        (2, 2, 2),
-        (4, 4, 4),
-        (8, 8, 8),
-        (8, 64, 8),
-        (16, 64, 16),
-        (64, 128, 8),
-        (64, 256, 16),
-        (128, 512, 16),
-    )
-)
+    for x, y, z in ((2, 2, 2), (4, 4, 4), (8, 8, 8), (8, 64, 8), (16, 64, 16), (64, 128, 8),
+                    (64, 256, 16), (128, 512, 16))
+)  # fmt: skip
 PATTERNS = {
     "swap two axes": ("u8[K{x}, N{y}]", "u8[K{y}, N{x}]"),
     "swap all axes": ("u8[K{x,y}, N{z}]", "u8[K{z}, N{y,x}]"),
@@ -44,6 +41,39 @@ AIMS = {"x=64,y=128,z=8": (1.0, math.inf), "x=128,y=512,z=16": (5.0, 2.0 * 2**30
 """By mesh: seconds, and bytes of a fresh process."""
 REPEATS = 3
 """Arrays of so many sizes are planned in each process; the median counts."""
+A = TypeVar("A")
+R = TypeVar("R")
+
+STATUS = Path("/proc/self/status")
+
+
+def in_fresh_process(work: Callable[[A], R], items: Iterable[A]) -> Iterator[R]:
+    """Do ``work`` on every item, one after another in one new process."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
+        yield from pool.map(work, items)
+
+
+def peak_memory_bytes() -> int:
+    """The most memory this process has had.
+
+    >>> peak_memory_bytes() > 2**20
+    True
+    """
+    # A child starts with its parent's maximum in ru_maxrss; the kernel's own mark is per program.
+    if STATUS.exists():
+        for line in STATUS.read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else usage * 1024
+
+
+def warm_up() -> None:
+    """Import everything that planning needs, the solver included."""
+    import redist
+
+    redist.synthesize("f32[6{x}]", "f32[6]", mesh=redist.Mesh(x=2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +93,34 @@ class Answer:
     detours: int
 
 
-def run(n: int = 2000, seed: int = 0) -> Report:
+def devices_table(n: int = 2000) -> Table:
     """Ask every question in a fresh process; a small ``n`` leaves out all but the smallest mesh."""
     meshes = MESHES if n >= 100 else MESHES[:1]
     cases = [(mesh, name) for mesh in meshes for name in PATTERNS]
-    answers = [
-        answer(Question(mesh, _pairs(mesh, name)))
-        for mesh, name in track(cases, len(cases), "growth with devices")
-    ]
-    return Report("growth", (_devices_table(cases, answers),))
+    rows: list[Row] = []
+    for mesh, name in track(cases, len(cases), "growth with devices"):
+        a, where, aim = answer(Question(mesh, _pairs(mesh, name))), str(mesh), "-"
+        worst = max(a.seconds)
+        if where in AIMS:
+            seconds, n_bytes = AIMS[where]
+            aim = met(worst < seconds and a.peak_bytes < n_bytes)
+        rows.append(
+            {
+                "mesh": where,
+                "devices": mesh.n_devices,
+                "pattern": name,
+                "median s": statistics.median(a.seconds),
+                "worst s": worst,
+                "peak MiB": a.peak_bytes / 2**20,
+                "aim": aim,
+                "detours": a.detours,
+            }
+        )
+    title = f"Growth with devices ({REPEATS} sizes each, every row a fresh process)"
+    aims = "aims, worst of the repeats: 64 x 128 x 8 < 1 s; 128 x 512 x 16 < 5 s and < 2048 MiB"
+    return Table.of(
+        "devices", title, rows, aims, "detours: plans that come by a type twice", keys=3
+    )
 
 
 def answer(question: Question) -> Answer:
@@ -105,25 +154,3 @@ def pattern(mesh: Mesh, name: str, times: int = 1) -> tuple[str, str]:
     for letter, value in zip("KNUVR", (k, n, k - 1, n - 1, mesh.size("x") // 2), strict=True):
         source, target = (t.replace(letter, str(value)) for t in (source, target))
     return source, target
-
-
-def _devices_table(cases: Sequence[tuple[Mesh, str]], answers: Sequence[Answer]) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    for (mesh, name), a in zip(cases, answers, strict=True):
-        where = str(mesh)
-        median, worst = statistics.median(a.seconds), max(a.seconds)
-        aim = "-"
-        if where in AIMS:
-            seconds, n_bytes = AIMS[where]
-            aim = met(worst < seconds and a.peak_bytes < n_bytes)
-        mib = a.peak_bytes / 2**20
-        rows.append((where, mesh.n_devices, name, median, worst, mib, aim, a.detours))
-    aims = "aims, worst of the repeats: 64 x 128 x 8 < 1 s; 128 x 512 x 16 < 5 s and < 2048 MiB"
-    return Table(
-        f"Growth with devices ({REPEATS} sizes each, every row a fresh process)",
-        ("mesh", "devices", "pattern", "median s", "worst s", "peak MiB", "aim", "detours"),
-        tuple(rows),
-        (aims, "detours: plans that come by a type twice"),
-        "devices",
-        keys=3,
-    )

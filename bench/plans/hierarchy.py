@@ -7,16 +7,22 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 import redist
-from bench.plans.entries import most_entries
 from bench.problems.judge import judge
 from bench.report.figures import geomean, most
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table, Tables
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
+from redist.layout.tiles import Ints
+from redist.plan.plan import Plan
+from redist.plan.schedule import make_schedule
+from redist.plan.steps import AllReduce, Slice
 from redist.plan.topology import Level, Topology
+from redist.plan.traffic import flow
 from redist.text.progress import track
 
 NODE = 8
@@ -24,13 +30,8 @@ DEVICES = 64
 NODES = Topology((Level("node", NODE, 1_000_000, 10_000), Level("net", None, 1_000_000, 100_000)))
 """Eight devices a node at 100 GB/s, 10 GB/s between nodes, 1 us everywhere."""
 MESHES = (
-    Mesh(x=64),
-    Mesh(x=8, y=8),
-    Mesh(x=4, y=16),
-    Mesh(x=16, y=4),
-    Mesh(x=2, y=4, z=8),
-    Mesh(x=4, y=4, z=4),
-    Mesh({"x": 8, "y": 8}, ranks=[8 * (d % 8) + d // 8 for d in range(64)]),
+    *(Mesh(x=64), Mesh(x=8, y=8), Mesh(x=4, y=16), Mesh(x=16, y=4), Mesh(x=2, y=4, z=8)),
+    *(Mesh(x=4, y=4, z=4), Mesh({"x": 8, "y": 8}, ranks=[8 * (d % 8) + d // 8 for d in range(64)])),
 )
 LARGE_ELEMS = 2**22
 SMALL_ELEMS = 2**14
@@ -38,10 +39,55 @@ SMALL_ELEMS = 2**14
 PERMUTED = ", ranks permuted"
 SHOWN = 3
 TARGETS = ("replicated", "partly replicated")
-COLUMNS = (
-    *("target", "cases", "speedup", "most", "least", "entries", "over 1", "entries direct"),
-    *("messages", "messages direct", "most messages", "most direct"),
-)
+Pieces = tuple[Ints, Ints, Ints]
+"""The block that each piece enters, and the start and end of its box."""
+
+
+def most_entries(plan: Plan, topology: Topology) -> int:
+    """How often any element enters any block of the nearest level, at most.
+
+    >>> import redist
+    >>> from redist.plan.topology import Level
+    >>> two = Topology((Level("node", 2, 10**6, 10**4), Level("net", None, 10**6, 10**6)))
+    >>> mesh = redist.Mesh(x=4)
+    >>> def entries(strategy):
+    ...     ends = "f32[64{x:(1)2}, 64]", "f32[64, 64]"
+    ...     plan = redist.synthesize(*ends, mesh=mesh, strategy=strategy, topology=two)
+    ...     return most_entries(plan, two)
+    >>> entries("direct"), entries("auto")
+    (2, 1)
+    """
+    pieces = [_entering(plan, number, topology) for number in range(len(plan.steps))]
+    if not pieces:
+        return 0
+    block, lo, hi = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    if len(block) == 0:
+        return 0
+    # Between two neighbouring edges of boxes all elements are alike: one cell stands for them.
+    edges = [np.unique(np.r_[lo[:, i], hi[:, i]]) for i in range(lo.shape[1])]
+    count = np.zeros((int(block.max()) + 1, *(max(1, len(e) - 1) for e in edges)), dtype=np.int64)
+    for i, edge in enumerate(edges):
+        lo[:, i], hi[:, i] = np.searchsorted(edge, lo[:, i]), np.searchsorted(edge, hi[:, i])
+    for number, start, end in zip(block, lo, hi, strict=True):
+        count[(number, *(slice(a, b) for a, b in zip(start, end, strict=True)))] += 1
+    return int(count.max())
+
+
+def _entering(plan: Plan, number: int, topology: Topology) -> Pieces:
+    """The pieces of a step that come from another block than their receiver's."""
+    step, before = plan.steps[number], plan.types[number]
+    size = topology.levels[0].size
+    assert size is not None, "a topology with blocks"
+    assert not isinstance(step.action, AllReduce), "a ring mixes elements: nothing to count"
+    if isinstance(step.action, Slice):
+        none = np.zeros((0, before.ndim), dtype=np.int64)
+        return np.zeros(0, dtype=np.int64), none, none
+    have, need = flow(step.action, before, step.after)
+    schedule = make_schedule(have, need, topology)
+    block = need.ranks[schedule.receiver] // size
+    far = have.ranks[schedule.sender] // size != block
+    dims = before.ndim
+    return block[far], schedule.lo[far, :dims], schedule.hi[far, :dims]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +106,15 @@ class NodeFigures:
         return self.time_ps[1] / self.time_ps[0]
 
 
-def run(n: int = 2000, seed: int = 0) -> Report:
+def run(n: int = 2000, seed: int = 0) -> Tables:
     """``n // 20`` sources for each kind of target, for large tiles and for tiles of 1 KiB."""
     each = max(len(MESHES), n // 20)
-    tables: list[Table] = []
+    tables = []
     for name, elems in (("large tiles", LARGE_ELEMS), ("1 KiB tiles", SMALL_ELEMS)):
         pairs = [(t, *pair) for t in TARGETS for pair in _pairs(t, each, elems, seed)]
         cases = [measure_plans(*pair) for pair in track(pairs, len(pairs), f"hierarchy, {name}")]
         tables.append(_table(name, cases))
-    return Report("hierarchy", tuple(tables))
+    return tuple(tables)
 
 
 def measure_plans(target: str, a: ArrayType, b: ArrayType) -> NodeFigures:
@@ -130,38 +176,34 @@ def _random_type(rng: random.Random, mesh: Mesh, shape: tuple[int, ...], share: 
 
 
 def _table(name: str, cases: Sequence[NodeFigures]) -> Table:
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     for kind in (f"{target}{order}" for order in ("", PERMUTED) for target in TARGETS):
         some = [case for case in cases if case.kind == kind]
         speedups = [case.speedup for case in some]
         rows.append(
-            (
-                kind,
-                len(some),
-                geomean(speedups),
-                most(speedups),
-                min(speedups),
-                max(case.entries[0] for case in some),
-                sum(case.entries[0] > 1 for case in some),
-                max(case.entries[1] for case in some),
-                geomean(case.messages[0] for case in some),
-                geomean(case.messages[1] for case in some),
-                max(case.messages[0] for case in some),
-                max(case.messages[1] for case in some),
-            )
+            {
+                "target": kind,
+                "cases": len(some),
+                "speedup": geomean(speedups),
+                "most": most(speedups),
+                "least": min(speedups),
+                "entries": max(case.entries[0] for case in some),
+                "over 1": sum(case.entries[0] > 1 for case in some),
+                "entries direct": max(case.entries[1] for case in some),
+                "messages": geomean(case.messages[0] for case in some),
+                "messages direct": geomean(case.messages[1] for case in some),
+                "most messages": max(case.messages[0] for case in some),
+                "most direct": max(case.messages[1] for case in some),
+            }
         )
-    return Table(
-        f"8 nodes of 8 devices, {name}: time plans against one direct step",
-        COLUMNS,
-        tuple(rows),
-        (
-            "speedup: modelled time of direct over ours (geomean, most, least)",
-            "entries: how often any element enters any node, at most; over 1: in how many cases",
-            "messages: of the busiest rank, geomean and most",
-            *_twice(cases),
-        ),
-        name.replace(" ", "-"),
+    notes = (
+        "speedup: modelled time of direct over ours (geomean, most, least)",
+        "entries: how often any element enters any node, at most; over 1: in how many cases",
+        "messages: of the busiest rank, geomean and most",
+        *_twice(cases),
     )
+    title = f"8 nodes of 8 devices, {name}: time plans against one direct step"
+    return Table.of(name.replace(" ", "-"), title, rows, *notes)
 
 
 def _twice(cases: Iterable[NodeFigures]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table, Tables
 from redist import pgas
 
 ELEMS = 100
@@ -32,12 +32,12 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
+def run(n: int = MOST_REPEATS, seed: int = 0) -> Tables:
     """Time operations on 100 elements both ways in turn, on one rank."""
     rng = np.random.default_rng(seed)
     x, y = rng.random(ELEMS), rng.random(ELEMS) + 0.5
     a, b = pgas.asarray(x), pgas.asarray(y)
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     for name, operation in OPERATIONS.items():
         ours, theirs = operation(pgas, a, b), operation(np, x, y)
         assert np.array_equal(ours.gather(), theirs), name
@@ -47,19 +47,11 @@ def run(n: int = MOST_REPEATS, seed: int = 0) -> Report:
             times[1].append(_seconds(operation, np, x, y))
         beyond = 1e6 * (np.array(times[0]) - np.array(times[1]))
         low, middle, high = np.percentile(beyond, [25, 50, 75]).tolist()
-        rows.append((name, 1e6 * float(np.median(times[1])), middle, low, high))
-    return Report(
-        "overhead",
-        (
-            Table(
-                f"Global arrays of {ELEMS} float64 on one rank, us a call",
-                ("operation", "numpy", "beyond numpy", "from", "to"),
-                tuple(rows),
-                ("medians, both ways in turn, results compared first; from, to: quartiles",),
-                "operations",
-            ),
-        ),
-    )
+        cost = {"beyond numpy": middle, "from": low, "to": high}
+        rows.append({"operation": name, "numpy": 1e6 * float(np.median(times[1])), **cost})
+    title = f"Global arrays of {ELEMS} float64 on one rank, us a call"
+    note = "medians, both ways in turn, results compared first; from, to: quartiles"
+    return (Table.of("operations", title, rows, note),)
 
 
 def _seconds(operation: Operation, xp: Any, x: Any, y: Any) -> float:

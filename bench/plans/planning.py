@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import redist
 from bench.plans import growth
-from bench.problems.fresh import in_fresh_process, warm_up
+from bench.plans.growth import in_fresh_process, warm_up
 from bench.problems.judge import judge
 from bench.report.figures import met, most, quantile
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table, Tables
 from redist.text.progress import track
 from tests.problems.problems import KINDS, Problem, problems
 
@@ -26,7 +26,7 @@ SLOWEST = 3
 """So many slow problems are named."""
 
 
-def run(n: int = 2000, seed: int = 0) -> Report:
+def run(n: int = 2000, seed: int = 0) -> Tables:
     """Time ``n`` random problems in fresh processes, then growth with devices."""
     asked = list(dict.fromkeys(problems(n, seed)))
     times = {}
@@ -34,9 +34,7 @@ def run(n: int = 2000, seed: int = 0) -> Report:
         fresh = in_fresh_process(_planning_ms, [(problem, objective) for problem in asked])
         times[objective] = list(track(fresh, len(asked), f"planning, objective {objective}"))
     repeated = list(in_fresh_process(_repeated_us, asked[:REPEATED]))
-    grown = growth.run(n, seed)
-    tables = (_times_table(asked, times), _repeated_table(repeated), *grown.tables)
-    return Report("planning", tables)
+    return _times_table(asked, times), _repeated_table(repeated), growth.devices_table(n)
 
 
 def _planning_ms(asked: tuple[Problem, str]) -> float:
@@ -70,14 +68,14 @@ def _repeated_us(problem: Problem) -> tuple[float, float]:
 
 
 def _times_table(asked: Sequence[Problem], times: dict[str, list[float]]) -> Table:
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     notes: list[str] = []
     for objective, taken in times.items():
         for kind in (*KINDS, "all"):
             some = [ms for p, ms in zip(asked, taken, strict=True) if kind in ("all", p.kind)]
-            rows.append(
-                (objective, kind, len(some), quantile(some, 0.5), quantile(some, 0.99), most(some))
-            )
+            spread = {"median ms": quantile(some, 0.5), "99 % ms": quantile(some, 0.99)}
+            about: Row = {"objective": objective, "kind": kind, "cases": len(some)}
+            rows.append({**about, **spread, "worst ms": most(some)})
         median, worst = quantile(taken, 0.5) or 0.0, max(taken, default=0.0)
         notes.append(
             f"{objective}: aim median < {MEDIAN_AIM_MS:.0f} ms {met(median < MEDIAN_AIM_MS)}, "
@@ -86,20 +84,16 @@ def _times_table(asked: Sequence[Problem], times: dict[str, list[float]]) -> Tab
         )
         slow = sorted(zip(taken, map(str, asked), strict=True), reverse=True)[:SLOWEST]
         notes += [f"{objective}: {ms:.0f} ms for {text}" for ms, text in slow]
-    columns = ("objective", "kind", "cases", "median ms", "99 % ms", "worst ms")
     title = "Planning time, certificate and check included (strategy auto, solver imported)"
-    return Table(title, columns, tuple(rows), tuple(notes), "random", keys=2)
+    return Table.of("random", title, rows, *notes, keys=2)
 
 
 def _repeated_table(repeated: Sequence[tuple[float, float]]) -> Table:
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     for i, name in enumerate(("types", "text")):
         medians = [row[i] for row in repeated]
         median = quantile(medians, 0.5) or 0.0
-        rows.append((name, len(medians), median, most(medians), met(median < REPEATED_AIM_US)))
-    return Table(
-        f"A repeated request (medians of {REPEATS}; aim < {REPEATED_AIM_US:.0f} us)",
-        ("given as", "problems", "median us", "worst us", "aim"),
-        tuple(rows),
-        name="repeated",
-    )
+        about: Row = {"given as": name, "problems": len(medians), "median us": median}
+        rows.append({**about, "worst us": most(medians), "aim": met(median < REPEATED_AIM_US)})
+    title = f"A repeated request (medians of {REPEATS}; aim < {REPEATED_AIM_US:.0f} us)"
+    return Table.of("repeated", title, rows)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import redist
 from bench.report.figures import met
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table, Tables
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import prime_parts
 from redist.layout.dtype import DType
@@ -38,9 +38,9 @@ F64 = DType.parse("f64")
 Sizes = tuple[int, int, int]
 
 
-def run(n: int = 0, seed: int = 0) -> Report:
+def run() -> Tables:
     """Plan products of every shape on the default mesh of every size; nothing is random."""
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     asked = list(itertools.product(RANKS, SHAPES))
     for ranks, name in track(asked, len(asked), "products"):
         mesh = line_mesh(ranks)
@@ -51,22 +51,15 @@ def run(n: int = 0, seed: int = 0) -> Report:
         placed = find_cheapest(_product(mesh, sizes, a, b))[1]
         seconds = time.perf_counter() - started
         over = _received(mesh, sizes, a, b, placed) / least_bytes(sizes, ranks)
-        best = (
-            min(_starts(mesh, sizes)) / least_bytes(sizes, ranks) if ranks <= MOST_STARTS else None
-        )
+        least = least_bytes(sizes, ranks)
+        best = min(_starts(mesh, sizes)) / least if ranks <= MOST_STARTS else None
         aim = AIMS.get(ranks, OTHER_AIM) if name == "cube" else OTHER_AIM
         good = over <= aim and (best is None or best <= BEST_AIM)
+        about: Row = {"ranks": ranks, "shape": name, "result": str(placed.result), "received": over}
         aimed = "-" if name == NO_AIM else met(good)
-        rows.append((ranks, name, str(placed.result), over, best, seconds * 1e3, aimed))
-    columns = (
-        "ranks",
-        "shape",
-        "result",
-        "received",
-        "from the best start",
-        "planned in ms",
-        "aim",
-    )
+        rows.append(
+            {**about, "from the best start": best, "planned in ms": seconds * 1e3, "aim": aimed}
+        )
     notes = (
         "received over the memory-independent bound of any parallel product; the sum of the result counts",
         "operands in the default layout: the longest side cut; f64, sides of 4096",
@@ -74,7 +67,7 @@ def run(n: int = 0, seed: int = 0) -> Report:
         f"aim: {AIMS[4]} for the cube on 4 and 8 ranks, {OTHER_AIM} elsewhere and from the best start",
     )
     title = "Products of matrices on the default mesh"
-    return Report("products", (Table(title, columns, tuple(rows), notes, "received", keys=2),))
+    return (Table.of("received", title, rows, *notes, keys=2),)
 
 
 def least_bytes(sizes: Sizes, ranks: int) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import redist
 from bench.problems.judge import judge
 from bench.report.figures import geomean, most
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table, Tables, Value
 from redist.plan.plan import Plan
 from redist.plan.topology import FLAT
 from redist.synth.plan_figures import Pricer
@@ -45,12 +45,26 @@ class PlanFigures:
         return self.peak_bytes[way] / self.ends_bytes
 
 
-def run(n: int = 2000, seed: int = 0) -> Report:
+def run(n: int = 2000, seed: int = 0) -> Tables:
     """Plan ``n`` random problems in every way and compare."""
     cases = [measure_plans(problem) for problem in track(problems(n, seed), n, "quality")]
     moving = [case for case in cases if case.lower_bound_bytes > 0]
-    tables = (_received_table(cases, moving), _memory_table(cases), _free_table(cases))
-    return Report("quality", tables)
+    held = [case for case in cases if case.ends_bytes > 0]
+    exact = sum(case.exact for case in cases)
+    received = Table.of(
+        "received",
+        "Received bytes over the lower bound (geomean, max)",
+        _ratios(moving, PlanFigures.received),
+        "bytes, time: objective, strategy auto; collectives: objective bytes, no exchange",
+        f"searched exactly in all three ways: {exact} of {len(cases)}",
+    )
+    memory = Table.of(
+        "memory",
+        "Peak bytes over source + target, source kept (geomean, max)",
+        _ratios(held, PlanFigures.peak),
+        "ours and normal form with staging, naive without: that favours naive",
+    )
+    return received, memory, _free_table(cases)
 
 
 def measure_plans(problem: Problem) -> PlanFigures:
@@ -86,59 +100,25 @@ def _kinds(cases: Sequence[PlanFigures]) -> list[tuple[str, list[PlanFigures]]]:
     return [*rows, ("all", list(cases))]
 
 
-def _received_table(cases: Sequence[PlanFigures], moving: Sequence[PlanFigures]) -> Table:
-    ways = (*OURS, *RIVALS)
-    rows: list[tuple[Value, ...]] = []
-    for kind, some in _kinds(moving):
-        figures: list[Value] = []
-        for way in ways:
-            ratios = [case.received(way) for case in some]
-            figures += [geomean(ratios), most(ratios)]
-        rows.append((kind, len(some), *figures))
-    exact = sum(case.exact for case in cases)
-    return Table(
-        "Received bytes over the lower bound (geomean, max)",
-        ("kind", "cases", *(name for way in ways for name in (way, f"{way} max"))),
-        tuple(rows),
-        (
-            "bytes, time: objective, strategy auto; collectives: objective bytes, no exchange",
-            f"searched exactly in all three ways: {exact} of {len(cases)}",
-        ),
-        "received",
-    )
-
-
-def _memory_table(cases: Sequence[PlanFigures]) -> Table:
-    ways = (*OURS, *RIVALS)
-    rows: list[tuple[Value, ...]] = []
-    for kind, some in _kinds([case for case in cases if case.ends_bytes > 0]):
-        figures: list[Value] = []
-        for way in ways:
-            ratios = [case.peak(way) for case in some]
-            figures += [geomean(ratios), most(ratios)]
-        rows.append((kind, len(some), *figures))
-    return Table(
-        "Peak bytes over source + target, source kept (geomean, max)",
-        ("kind", "cases", *(name for way in ways for name in (way, f"{way} max"))),
-        tuple(rows),
-        ("ours and normal form with staging, naive without: that favours naive",),
-        "memory",
-    )
+def _ratios(cases: Sequence[PlanFigures], ratio: Callable[[PlanFigures, str], float]) -> list[Row]:
+    rows: list[Row] = []
+    for kind, some in _kinds(cases):
+        row: dict[str, Value] = {"kind": kind, "cases": len(some)}
+        for way in (*OURS, *RIVALS):
+            ratios = [ratio(case, way) for case in some]
+            row |= {way: geomean(ratios), f"{way} max": most(ratios)}
+        rows.append(row)
+    return rows
 
 
 def _free_table(cases: Sequence[PlanFigures]) -> Table:
     """Problems that need no traffic at all: whoever receives something there wastes it."""
     free = [case for case in cases if case.lower_bound_bytes == 0]
     ways = (*OURS, *RIVALS)
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     for kind, some in _kinds(free):
-        busy = [sum(case.received_bytes[way] > 0 for case in some) for way in ways]
-        rows.append((kind, len(some), *busy))
+        busy = {way: sum(case.received_bytes[way] > 0 for case in some) for way in ways}
+        rows.append({"kind": kind, "cases": len(some), **busy})
     wasted = [case for case in free if any(case.received_bytes[way] for way in OURS)]
-    return Table(
-        "Lower bound 0: how many plans receive anything",
-        ("kind", "cases", *ways),
-        tuple(rows),
-        tuple(f"not free: {case.problem}: {case.received_bytes}" for case in wasted),
-        "free",
-    )
+    notes = (f"not free: {case.problem}: {case.received_bytes}" for case in wasted)
+    return Table.of("free", "Lower bound 0: how many plans receive anything", rows, *notes)

@@ -1,145 +1,215 @@
-"""``python -m bench scale``: transfers on machines of up to 65,536 ranks, on paper; ``--check`` here.
-
-Without options: tables of a fat tree and of a cluster with NVLink and InfiniBand. With ``--check`` the same
-simulation predicts the cases of ``bench cluster``, which are then measured on emulated hosts: needs root.
-"""
+"""``python -m bench scale``: transfers on machines of up to 65,536 ranks, on paper; ``--check`` here."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.report.report import Report, Table, Value, save_json
-from bench.scale.check import OTHER_SIZES, SIZES, Shape, measure, predict, table_of
+from bench.problems.judge import WrongPlanError
+from bench.report.jobs import found_by, on_hosts
+from bench.report.report import Row, Table, Tables
+from bench.scale.machine import Machine
 from bench.scale.paper import MACHINES, RANKS, cases_of, ways_of
 from bench.scale.paper import SIZES as TILE_SIZES
-from bench.scale.picture import Chart, Curve, draw
+from bench.scale.picture import draw
+from bench.scale.transfer import simulate
+from redist.plan.plan import Plan
+from redist.plan.topology import Topology
 from redist.text.units import format_bytes
-from tests.cluster.hosts import why_no_cluster
 
-LAST = Path(__file__).parents[1] / "results" / "last"
+RATE_MBIT = 1000.0
+FAST_MBIT = 20_000.0
+"""Links so fast that processors are what limits a ring of messages."""
+WITHIN = 0.2
+"""A prediction may miss by this share."""
+SIZES, OTHER_SIZES = (2**21, 2**25), (2**23,)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Hosts and ranks of each."""
+
+    hosts: int
+    ranks: int
+
+    def __str__(self) -> str:
+        return f"{self.hosts} x {self.ranks}"
+
+
 SHAPES = (Shape(4, 2), Shape(8, 1))
 """The shapes of ``bench cluster``, whose cases must be met."""
 OTHER_SHAPES = (Shape(2, 4),)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate, print the tables; 1 if a prediction of a case of the harness misses."""
-    parser = argparse.ArgumentParser(prog="python -m bench scale", description=__doc__)
-    parser.add_argument("--ranks", type=int, nargs="+", default=RANKS, help="powers of two")
-    parser.add_argument("--machine", choices=[*MACHINES, "none"], help="only this one")
-    parser.add_argument("--check", action="store_true", help="measure on emulated hosts, predict")
-    parser.add_argument("--measured", type=Path, nargs="+", help="predict what was measured before")
-    parser.add_argument("--repeat", type=int, default=7)
-    parser.add_argument("--json", type=Path, default=LAST / "scale.json")
-    parser.add_argument("--svg", type=Path, help="where to draw time against ranks")
-    args = parser.parse_args(arguments)
-    tables = [table for table in _checked(args) if table.rows]
-    names = [name for name in MACHINES if args.machine in (None, name)]
-    found = {name: _rows(name, args.ranks) for name in names}
-    tables += [_paper_table(name, rows) for name, rows in found.items()]
-    report = Report("scale", tuple(tables))
-    print(report)
-    options = {"ranks": list(args.ranks), "repeat": args.repeat}
-    save_json(args.json, [report], options)
-    if args.svg is not None:
-        args.svg.write_text(draw(_charts(found)), encoding="utf-8")
-    missed = [row for table in tables if table.name == "check" for row in table.rows]
-    return int(any(row[7] != "yes" for row in missed))
+def run(
+    ranks: tuple[int, ...] = RANKS,
+    machine: str = "",
+    check: bool = False,
+    repeat: int = 7,
+    svg: str = "",
+) -> Tables:
+    """Simulate on a fat tree and on a cluster with NVLink and InfiniBand.
+
+    ranks: powers of two; machine: fat-tree, gpus or none, instead of both; check: the same simulation
+    predicts the cases of ``bench cluster``, which are measured on emulated hosts (needs root, iproute2); it
+    fails if one misses; repeat: measurements of a case; svg: a file to draw time against ranks.
+    """
+    tables = _checked(repeat) if check else []
+    found = {name: _rows(name, ranks) for name in MACHINES if machine in ("", name)}
+    if svg:
+        Path(svg).write_text(draw(_lines(found)), encoding="utf-8")
+    return (*tables, *(_paper_table(name, rows) for name, rows in found.items()))
 
 
-def _checked(args: argparse.Namespace) -> list[Table]:
+# On emulated hosts
+
+
+def _checked(repeat: int) -> list[Table]:
     """What the simulation says of the emulated cluster, beside what is measured."""
-    if args.measured:
-        found = [json.loads(path.read_text(encoding="utf-8")) for path in args.measured]
-    elif args.check:
-        found = _measured(args.repeat)
-    else:
-        found = []
-    asked, others = list[tuple[Value, ...]](), list[tuple[Value, ...]]()
-    for one in found:
-        shape = Shape(one["hosts"], one["ranks_per_host"])
-        sizes = SIZES if shape in SHAPES else ()
-        asked += predict(one, sizes)
-        others += predict(one, [n for n in (*SIZES, *OTHER_SIZES) if n not in sizes])
-    mpi = found[0]["mpi"] if found else ""
-    return [
-        table_of("check", "the cases of bench cluster", asked, mpi),
-        table_of("others", "other sizes and shapes", others, mpi),
-    ]
-
-
-def _measured(repeat: int) -> list[dict[str, Any]]:
-    why_not = why_no_cluster()
-    if why_not:
-        print(f"bench scale: nothing is checked: {why_not}", file=sys.stderr)
-        return []
-    found = []
+    asked: list[Row] = []
+    others: list[Row] = []
     for shape in (*SHAPES, *OTHER_SHAPES):
-        found.append(measure(shape, (*SIZES, *OTHER_SIZES), repeat))
-        LAST.mkdir(parents=True, exist_ok=True)
-        path = LAST / f"scale-{shape.hosts}x{shape.ranks}.json"
-        path.write_text(json.dumps(found[-1]), encoding="utf-8")
-    return found
+        found = measure_shape(shape, (*SIZES, *OTHER_SIZES), repeat)
+        sizes = SIZES if shape in SHAPES else ()
+        asked += predict(found, shape, sizes)
+        others += predict(found, shape, [n for n in (*SIZES, *OTHER_SIZES) if n not in sizes])
+    missed = any(row["within 20 %"] != "yes" for row in asked)
+    about = f"links of {RATE_MBIT:g} Mbit/s, {found['mpi']}"
+    tables = {
+        "check": ("the cases of bench cluster", asked),
+        "others": ("other sizes and shapes", others),
+    }
+    return [
+        Table.of(
+            name, f"{title}; {about}", rows, f"{_good(rows)} of {len(rows)} within 20 %", keys=3,
+            is_wrong=missed and name == "check",
+        )
+        for name, (title, rows) in tables.items()
+    ]  # fmt: skip
 
 
-def _rows(name: str, ranks: Sequence[int]) -> list[tuple[Value, ...]]:
-    """Case, bytes, ranks, and milliseconds of the three ways."""
-    rows: list[tuple[Value, ...]] = []
-    for size in TILE_SIZES:
-        for n_ranks in ranks:
-            for case in cases_of(n_ranks, size):
-                ways = ways_of(case, MACHINES[name], n_ranks)
-                naive = ways.why_not_naive or (ways.naive_s or 0.0) * 1e3
-                rows.append(
-                    (
-                        case.name, format_bytes(size), n_ranks, ways.direct_s * 1e3,
-                        ways.levels_s * 1e3, naive, ways.direct_s / ways.levels_s, ways.best,
-                        "; ".join(str(step.op) for step in ways.plan.steps),
-                    )
-                )  # fmt: skip
-    names = list(dict.fromkeys(row[0] for row in rows))
-    return sorted(rows, key=lambda row: names.index(row[0]))
+def _good(rows: Sequence[Row]) -> int:
+    return sum(row["within 20 %"] == "yes" for row in rows)
 
 
-def _paper_table(name: str, rows: Sequence[tuple[Value, ...]]) -> Table:
-    won = {way: sum(row[7] == way for row in rows) for way in ("level by level", "direct", "naive")}
-    said = ", ".join(f"{way} in {n}" for way, n in won.items())
-    return Table(
-        f"{MACHINES[name].name}: milliseconds, on paper",
-        ("case", "tile", "ranks", "direct", "level by level", "naive", "direct / level by level",
-         "quickest", "steps of the plan for this machine"),
-        tuple(rows),
-        (f"quickest of {len(rows)}: {said}; either where both are the same plan, or within 2 %",
-         "naive: everything is brought, or added up, everywhere, then sliced; 'is direct' where that "
-         "is what was asked for"),
-        name,
-        3,
+def measure_shape(shape: Shape, sizes: Sequence[int], repeat: int) -> dict[str, Any]:
+    """Probe an emulated cluster, with links as they are and with fast ones, and time its cases."""
+
+    def job(rate_mbit: float, sizes: Sequence[int]) -> dict[str, Any]:
+        start = on_hosts(shape.hosts, shape.ranks, rate_mbit)
+        asked = {"ranks": shape.ranks, "sizes": list(sizes), "repeat": repeat}
+        found: dict[str, Any] = found_by(start, "bench.scale.probe", **asked)
+        if wrong := [row["case"] for row in found["rows"] if row["wrong"]]:
+            raise WrongPlanError(f"cannot predict {wrong[0]} on {shape}: its result is wrong")
+        return found
+
+    return {"fast": job(FAST_MBIT, [])["probes"], **job(RATE_MBIT, sizes)}
+
+
+def machine_of(found: Mapping[str, Any], shape: Shape, processors: float | None = None) -> Machine:
+    """The emulated cluster on paper, from what was probed."""
+    probes, fast = found["probes"], found["fast"]
+    n, per = shape.hosts * shape.ranks, shape.ranks
+    cores = float(processors or len(os.sched_getaffinity(0)))
+    on_each = cores / n
+    """Share of a processor that a rank has while all are at work."""
+    copied = probes["copied_bytes"] / on_each
+    meeting, latency = probes["meeting_s"], probes["message_latency_s"]
+    far = 2 * (n - per)
+    call = probes["local_s"] * on_each
+    message = (probes["all_to_all_s"] - probes["one_message_s"]) * on_each / (far - 1)
+    one = (probes["one_message_s"] - meeting - latency) * on_each - call - message
+    more = probes["rounds_s"] - probes["all_to_all_s"]
+    each = more * on_each / (probes["rounds"] - 1) - far * message
+    round_s = min(max(each, 0.0), max(one, 0.0))
+    return Machine(
+        f"emulated, {shape}", per, rank_rate=float("inf"), node_rate=1 / probes["ring_byte_s"],
+        latency_s=latency, far_latency_s=latency, node_meeting_s=probes["node_meeting_s"],
+        hop_s=meeting / Machine("", 1, 1.0, 1.0, hop_s=1.0).meeting_s(n), call_s=max(call, 0.0),
+        stage_s=max(one - round_s, 0.0), round_s=round_s, message_s=max(message, 0.0),
+        byte_s=cores * fast["ring_byte_s"] / shape.hosts, copy_rate=copied / probes["pack_s"],
+        near_rate=copied / probes["pack_s"], combine_rate=copied / probes["combine_s"],
+        fresh_rate=copied / max(probes["fresh_s"] - probes["fill_s"], 1e-9), processors=cores,
     )  # fmt: skip
 
 
-def _charts(found: dict[str, list[tuple[Value, ...]]]) -> list[Chart]:
-    """Time against ranks, a chart for each machine and case, at the larger size."""
-    charts = []
-    size = format_bytes(max(TILE_SIZES))
+def predict(found: Mapping[str, Any], shape: Shape, sizes: Sequence[int]) -> list[Row]:
+    """A row for each case of these sizes: predicted beside measured."""
+    machine = machine_of(found, shape)
+    rows: list[Row] = []
+    for row in (one for one in found["rows"] if one["bytes"] in sizes):
+        plan, topology = Plan.from_json(row["plan"]), topology_of(row["topology"])
+        seconds = simulate(plan, machine, shape.hosts * shape.ranks, topology).seconds
+        took = row["redist_median"]
+        rows.append(
+            {
+                "hosts x ranks": str(shape), "case": row["case"], "size": format_bytes(row["bytes"]),
+                "predicted ms": seconds * 1e3, "measured ms": took * 1e3,
+                "quartiles": f"{row['redist_low'] * 1e3:.3g}-{row['redist_high'] * 1e3:.3g}",
+                "predicted / measured": seconds / took,
+                "within 20 %": "yes" if abs(seconds / took - 1) <= WITHIN else "NO",
+                "steps": "; ".join(row["steps"]),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def topology_of(text: str) -> Topology:
+    """A topology from the text of its file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "topology.toml"
+        path.write_text(text, encoding="utf-8")
+        return Topology.load(path)
+
+
+# On paper
+
+
+def _rows(name: str, ranks: Sequence[int]) -> list[Row]:
+    """Milliseconds of the three ways of every case, size and number of ranks."""
+    rows: list[Row] = []
+    for size, n_ranks in ((size, n_ranks) for size in TILE_SIZES for n_ranks in ranks):
+        for case in cases_of(n_ranks, size):
+            ways = ways_of(case, MACHINES[name], n_ranks)
+            rows.append(
+                {
+                    "case": case.name, "tile": format_bytes(size), "ranks": n_ranks,
+                    "direct": ways.direct_s * 1e3, "level by level": ways.levels_s * 1e3,
+                    "naive": ways.why_not_naive or (ways.naive_s or 0.0) * 1e3,
+                    "direct / level by level": ways.direct_s / ways.levels_s, "quickest": ways.best,
+                    "steps of the plan for this machine": "; ".join(str(s.op) for s in ways.plan.steps),
+                }
+            )  # fmt: skip
+    names = list(dict.fromkeys(row["case"] for row in rows))
+    return sorted(rows, key=lambda row: names.index(row["case"]))
+
+
+def _paper_table(name: str, rows: Sequence[Row]) -> Table:
+    ways = ("level by level", "direct", "naive")
+    said = ", ".join(f"{way} in {sum(row['quickest'] == way for row in rows)}" for way in ways)
+    notes = (
+        f"quickest of {len(rows)}: {said}; either where both are the same plan, or within 2 %",
+        "naive: everything is brought, or added up, everywhere, then sliced; 'is direct' where that "
+        "is what was asked for",
+    )
+    return Table.of(name, f"{MACHINES[name].name}: milliseconds, on paper", rows, *notes, keys=3)
+
+
+def _lines(
+    found: dict[str, list[Row]],
+) -> dict[str, dict[str, dict[str, list[tuple[float, float]]]]]:
+    """Points by machine, case and way: milliseconds against ranks, at the larger size."""
+    out: dict[str, dict[str, dict[str, list[tuple[float, float]]]]] = {}
     for name, rows in found.items():
-        for case in dict.fromkeys(row[0] for row in rows):
-            mine = [row for row in rows if row[0] == case and row[1] == size]
-            curves = []
-            for column, way in ((3, "direct"), (4, "level by level"), (5, "naive")):
-                values = [(row[2], row[column]) for row in mine]
-                points = [
-                    (float(n), ms)
-                    for n, ms in values
-                    if isinstance(n, int) and isinstance(ms, float)
-                ]
-                if points:
-                    x, y = zip(*points, strict=True)
-                    curves.append(Curve(way, x, y))
-            title = f"{MACHINES[name].name}: {case}, {size}"
-            charts.append(Chart(title, tuple(curves)))
-    return charts
+        for row in (one for one in rows if one["tile"] == format_bytes(max(TILE_SIZES))):
+            for way in ("direct", "level by level", "naive"):
+                if isinstance(ms := row[way], float) and isinstance(n := row["ranks"], int):
+                    charts = out.setdefault(MACHINES[name].name, {}).setdefault(
+                        str(row["case"]), {}
+                    )
+                    charts.setdefault(way, []).append((float(n), ms))
+    return out

@@ -15,48 +15,20 @@ from redist.plan.topology import FLAT
 
 GB = 1e9
 FAT_TREE = Machine(
-    "fat tree",
-    ranks_per_node=8,
-    rank_rate=25 * GB,
-    node_rate=25 * GB,
-    nodes_per_pod=32,
-    pod_rate=32 * 25 * GB / 2,
-    latency_s=1.5e-6,
-    far_latency_s=2.5e-6,
-    hop_s=3e-6,
-    node_meeting_s=1e-6,
-    call_s=30e-6,
-    stage_s=60e-6,
-    round_s=20e-6,
-    message_s=2e-6,
-    copy_rate=8 * GB,
-    near_rate=8 * GB,
-    combine_rate=5 * GB,
-    fresh_rate=4 * GB,
+    "fat tree", ranks_per_node=8, rank_rate=25 * GB, node_rate=25 * GB, nodes_per_pod=32,
+    pod_rate=32 * 25 * GB / 2, latency_s=1.5e-6, far_latency_s=2.5e-6, hop_s=3e-6,
+    node_meeting_s=1e-6, call_s=30e-6, stage_s=60e-6, round_s=20e-6, message_s=2e-6,
+    copy_rate=8 * GB, near_rate=8 * GB, combine_rate=5 * GB, fresh_rate=4 * GB,
     memory_bytes=16 * 2**30,
-)
+)  # fmt: skip
 """8 ranks a node, 200 Gbit/s a node, pods of 32 nodes, 2:1 oversubscribed above them."""
 NVLINK = Machine(
-    "NVLink and InfiniBand",
-    ranks_per_node=8,
-    rank_rate=50 * GB,
-    node_rate=8 * 50 * GB,
-    nodes_per_pod=32,
-    pod_rate=32 * 8 * 50 * GB,
-    latency_s=4e-6,
-    far_latency_s=6e-6,
-    hop_s=4e-6,
-    node_meeting_s=10e-6,
-    call_s=30e-6,
-    stage_s=80e-6,
-    round_s=40e-6,
-    message_s=2e-6,
-    copy_rate=1200 * GB,
-    near_rate=450 * GB,
-    combine_rate=800 * GB,
-    memory_bytes=80 * 2**30,
+    "NVLink and InfiniBand", ranks_per_node=8, rank_rate=50 * GB, node_rate=8 * 50 * GB,
+    nodes_per_pod=32, pod_rate=32 * 8 * 50 * GB, latency_s=4e-6, far_latency_s=6e-6, hop_s=4e-6,
+    node_meeting_s=10e-6, call_s=30e-6, stage_s=80e-6, round_s=40e-6, message_s=2e-6,
+    copy_rate=1200 * GB, near_rate=450 * GB, combine_rate=800 * GB, memory_bytes=80 * 2**30,
     is_gpu=True,
-)
+)  # fmt: skip
 """8 GPUs a node at 450 GB/s each, a 50 GB/s network card each, pods of 32 nodes, nothing oversubscribed."""
 MACHINES = {"fat-tree": FAT_TREE, "gpus": NVLINK}
 RANKS = (64, 512, 4096, 65536)

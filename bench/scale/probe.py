@@ -1,23 +1,20 @@
-"""Measure what a simulation must know of the machine it runs on, inside an MPI job on its hosts.
+"""The job of ``python -m bench scale --check``: what a simulation must know of the machine it runs on.
 
-``python -m bench.scale.probe``, started by ``python -m bench scale --check``: each figure by itself, from
-work that no case of the check does. Rank 0 writes them as JSON.
+Each figure is measured by itself, from work that no case of the check does.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 import redist
 from bench.cluster.cases import cases_of
-from bench.cluster.job import measure_case
+from bench.cluster.race import measure_case
+from bench.report.job import say
 from bench.report.timing import repeated
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
@@ -44,30 +41,18 @@ LIMITED_SIDE, LIMITED_STAGING = 256, 2**14
 """A matrix that passes in many rounds, because its limit leaves this much for them."""
 
 
-def main() -> int:
-    """Measure and write. **Collective over all ranks of the job.**"""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=int, required=True, help="ranks of a host")
-    parser.add_argument("--bytes", type=int, nargs="*", default=[], help="sizes of cases to time")
-    parser.add_argument("--repeat", type=int, default=REPEATS)
-    parser.add_argument("--json", type=Path, required=True)
-    args = parser.parse_args()
-    comm = MPI.COMM_WORLD
-    probes = Probes(comm, args.ranks)
-    found = [probes.links()] if not args.bytes else [probes.all()]
-    rows = []
-    for n_bytes in args.bytes:
+def measure(ranks: int, sizes: list[int], repeat: int) -> dict[str, Any]:
+    """Probe hosts of so many ranks, and time the cases of these sizes. **Collective over all ranks.**"""
+    comm, rows = MPI.COMM_WORLD, []
+    probes = Probes(comm, ranks)
+    found = [probes.all() if sizes else probes.links()]
+    for n_bytes in sizes:
         for case in cases_of(comm.size, n_bytes):
-            rows.append(measure_case(comm, case, n_bytes, args.repeat, None))
-            if comm.rank == 0:
-                said = f"{case.name} {n_bytes}: {rows[-1]['redist_median'] * 1e3:.3g} ms"
-                print(f"bench scale: {said}", file=sys.stderr, flush=True)
+            rows.append(measure_case(comm, case, n_bytes, repeat, None))
+            say(f"scale: {case.name} {n_bytes}: {rows[-1]['redist_median'] * 1e3:.3g} ms")
         found.append(probes.all())
-    if comm.rank == 0:
-        medians = {key: float(np.median([one[key] for one in found])) for key in found[0]}
-        data = {"mpi": mpi_name(), "ranks": comm.size, "probes": medians, "rows": rows}
-        args.json.write_text(json.dumps(data), encoding="utf-8")
-    return int(any(row["wrong"] for row in rows))
+    medians = {key: float(np.median([one[key] for one in found])) for key in found[0]}
+    return {"mpi": mpi_name(), "ranks": comm.size, "probes": medians, "rows": rows}
 
 
 class Probes:
@@ -188,7 +173,3 @@ class Probes:
                 transfer.input[...] = 1.0
             self.rounds = len(transfer._host.stages[0].staging.rounds)
             return self._time(transfer)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bench.benchmarks import SHOWN
 from bench.report.report import Value
-from bench.tables import gpu, layouts, moves, plans
+from bench.tables import beside, gpu, moves
 from bench.tables.markdown import RunNotes, fill, table, table_names
 from bench.tables.stored import read
 
@@ -17,53 +18,21 @@ ROOT = Path(__file__).parents[2]
 HEAD = 2
 """Lines of a table without rows."""
 SPECIAL: dict[str, Callable[[], list[str]]] = {
-    "comparison": plans.comparison,
-    "comparison-short": plans.comparison_short,
-    "planning-growth": plans.planning_growth,
+    "comparison": beside.comparison,
+    "comparison-short": beside.comparison_short,
+    "planning-growth": beside.planning_growth,
     "cpu-moves": moves.cpu_moves,
     "cpu-summary": moves.cpu_summary,
     "cpu-peers": moves.cpu_peers,
     "examples": lambda: _generic("examples", "programs"),
-    "layouts-received-beside": layouts.received_beside,
-    "layouts-times-beside": layouts.times_beside,
+    "layouts-received-beside": beside.received_beside,
+    "layouts-times-beside": beside.times_beside,
     "gpu-packs": lambda: gpu.packs("kernels", " of f32"),
     "gpu-moves": gpu.moves,
     "gpu-more-packs": lambda: gpu.packs("more kernels", ", f32 where nothing else is said"),
     "gpu-move-ranges": gpu.move_ranges,
 }
 """Tables that are more than the stored rows one below the other."""
-REPORTS = {
-    "quality": ("received", "memory", "free"),
-    "planning": ("random", "repeated", "devices"),
-    "collectives": ("random", "devices"),
-    "hierarchy": ("large-tiles", "1-KiB-tiles"),
-    "products": ("received",),
-    "programs": ("here", "counted", "overlap", "reads"),
-    "layouts": ("received", "times"),
-    "larger": ("layers", "blocks", "gpu"),
-    "clustering": (
-        "ranks-1",
-        "ranks-2",
-        "memory-1",
-        "memory-2",
-        "rivals",
-        "visits",
-        "gpu-steps",
-        "gpu-fits",
-    ),
-    "large": ("planning", "by-hand"),
-    "ranking": ("hosts", "node"),
-    "rivals": ("programs",),
-    "xla": ("received",),
-    "jax": ("random",),
-    "torch": ("summary", "moves", "refit"),
-    "lowered": ("summary", "losses"),
-    "overhead": ("operations",),
-    "cluster": ("4x2", "8x1"),
-    "copies": ("kernels",),
-    "scale": ("check", "others", "fat-tree", "gpus"),
-}
-"""Benchmarks whose tables are shown as they are; such a table is called ``benchmark-table``."""
 NONE = "No figures are stored yet: `python -m bench figures` measures them."
 
 
@@ -73,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if args.write or args.check:
             return _pages(pages(ROOT), args.write)
-        for name in args.names or known():
+        for name in _chosen(args.names):
             print("\n".join([f"{name}:", "", *lines_of(name), ""]))
     except ValueError as error:
         print(f"bench tables: {error}", file=sys.stderr)
@@ -83,19 +52,22 @@ def main(arguments: Sequence[str]) -> int:
 
 def known() -> list[str]:
     """Names of all tables."""
-    return [*SPECIAL, *(f"{name}-{table}" for name, parts in REPORTS.items() for table in parts)]
+    return [*SPECIAL, *SHOWN]
 
 
 def lines_of(name: str) -> list[str]:
     """The lines of a table in Markdown; one that says so if no figures are stored."""
-    benchmark, _, part = name.partition("-")
-    if name in SPECIAL:
-        lines = SPECIAL[name]()
-    elif part in REPORTS.get(benchmark, ()):
-        lines = _generic(benchmark, part)
-    else:
+    if name not in known():
         raise ValueError(f"there is no table {name!r}; known: {', '.join(known())}")
+    benchmark, _, part = name.partition("-")
+    lines = SPECIAL[name]() if name in SPECIAL else _generic(benchmark, part)
     return lines if len(lines) > HEAD else [NONE]
+
+
+def _chosen(names: Sequence[str]) -> list[str]:
+    """All tables, those of these names, or all of a benchmark: ``gpu``."""
+    some = [[one for one in known() if one.startswith(f"{name}-")] or [name] for name in names]
+    return [one for every in some for one in every] or known()
 
 
 def pages(root: Path) -> Iterator[Path]:
@@ -138,17 +110,8 @@ def _pages(paths: Iterator[Path], write: bool) -> int:
         elif new != old:
             differ = True
             name = str(path.relative_to(ROOT))
-            lines = difflib.unified_diff(
-                old.splitlines(),
-                new.splitlines(),
-                f"{name}, as it is",
-                f"{name}, as stored",
-                "",
-                "",
-                0,
-                "",
-            )
-            print("\n".join(lines), file=sys.stderr)
+            ends = old.splitlines(), new.splitlines(), f"{name}, as it is", f"{name}, as stored"
+            print("\n".join(difflib.unified_diff(*ends, n=0, lineterm="")), file=sys.stderr)
     if differ:
         print("bench tables: run 'python -m bench tables --write'", file=sys.stderr)
     return 1 if differ else 0

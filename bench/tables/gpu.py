@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,7 @@ from bench.report.report import Value
 from bench.tables.markdown import run_text, table
 from bench.tables.stored import Run, read
 
-CONTENDERS = {
-    "redist": "redist",
-    "CuPy": "CuPy's copies",
-    "JAX": "JAX (jit)",
-    "PyTorch": "PyTorch",
-}
+CONTENDERS = {"redist": "redist", "CuPy": "CuPy's copies", "JAX": "JAX (jit)", "PyTorch": "PyTorch"}
 LABELS = {
     "rows-columns": "rows to columns",
     "columns-rows": "columns to rows",
@@ -44,7 +39,13 @@ class GpuRun:
 
     def of(self, case: str, contender: str) -> Mapping[str, Any]:
         """What one contender found."""
-        return self.found.get((case, contender), {})
+        found = self.found.get((case, contender), {})
+        return {key: value for key, value in found.items() if value is not None}
+
+    def ms(self, case: str, contender: str) -> float | None:
+        """Its milliseconds."""
+        seconds = self.of(case, contender).get("median_s")
+        return None if seconds is None else float(seconds) * 1e3
 
     def share(self, case: str, contender: str) -> float | None:
         """Its rate in percent of the contiguous copy's."""
@@ -68,13 +69,14 @@ def packs(name: str, what: str) -> list[str]:
     runs = runs_of(name)
     lines: list[list[Value]] = []
     for case in dict.fromkeys(case.rpartition(", ")[0] for case, _ in runs[0].found):
-        line: list[Value] = [case]
-        for key in CONTENDERS:
-            ways = (
-                [run.share(f"{case}, {way}", key) for run in runs] for way in ("pack", "unpack")
+        cells = [
+            " / ".join(
+                _range((run.share(f"{case}, {way}", key) for run in runs), 0)
+                for way in ("pack", "unpack")
             )
-            line.append(" / ".join(_range(shares, 0) for shares in ways))
-        lines.append(line)
+            for key in CONTENDERS
+        ]
+        lines.append([case, *cells])
     size = f"{runs[0].about['array_bytes'] / 2**30:g} GiB{what}"
     columns = ("pack / unpack, % of the copy", *CONTENDERS.values())
     return [*table(columns, lines), "", _note(runs, size)]
@@ -85,11 +87,15 @@ def moves() -> list[str]:
     runs = {n: runs_of(f"{n} ranks")[0] for n in RANKS}
     lines: list[list[Value]] = []
     for case, label in LABELS.items():
-        line: list[Value] = [label, *(_moved(run, case) for run in runs.values())]
-        line.insert(1 + RANKS.index(8), _generic(runs[4], case))
-        lines.append(line)
-    columns = ["raw, **redist** in ms (% of the copy)", *(f"{n} ranks" for n in RANKS)]
-    columns.insert(3, "CuPy's copies, 4 ranks")
+        two, four, eight = (_moved(run, case) for run in runs.values())
+        lines.append([label, two, four, _generic(runs[4], case), eight])
+    columns = [f"{n} ranks" for n in RANKS]
+    columns = [
+        "raw, **redist** in ms (% of the copy)",
+        *columns[:2],
+        "CuPy's copies, 4 ranks",
+        columns[2],
+    ]
     return [*table(columns, lines), "", _note([runs[4]], _size(runs[4]))]
 
 
@@ -99,15 +105,14 @@ def move_ranges() -> list[str]:
     lines: list[list[Value]] = []
     for case, label in LABELS.items():
         ours = [run.of(case, "ipc") for run in runs]
-        theirs = [run.of(case, "cupy").get("median_s") for run in runs]
-        pairs = zip(ours, theirs, strict=True)
+        pairs = [(run.ms(case, "cupy"), run.ms(case, "ipc")) for run in runs]
         lines.append(
             [
                 label,
-                _range([one["median_s"] * 1e3 for one in ours], 2),
-                _range([one["of_copy"] * 100 for one in ours], 0),
-                _range([one.get("of_raw") for one in ours], 2),
-                _range([other / one["median_s"] for one, other in pairs if other], 1),
+                _range((run.ms(case, "ipc") for run in runs), 2),
+                _range((one["of_copy"] * 100 for one in ours), 0),
+                _range((one.get("of_raw") for one in ours), 2),
+                _range((other / one for other, one in pairs if other and one), 1),
             ]
         )
     columns = ("4 ranks", "redist, ms", "% of the copy", "x the raw copy's rate", "x CuPy's rate")
@@ -116,23 +121,20 @@ def move_ranges() -> list[str]:
 
 def _moved(run: GpuRun, case: str) -> str:
     """The raw copy beside redist in one case."""
-    ours, raw = run.of(case, "ipc"), run.of(case, "raw")
-    if "median_s" not in ours:
+    ours, raw = run.ms(case, "ipc"), run.ms(case, "raw")
+    if ours is None:
         return ""
-    first = f"{raw['median_s'] * 1e3:.2f}" if "median_s" in raw else "-"
-    return f"{first}, **{ours['median_s'] * 1e3:.2f}** ({100 * ours['of_copy']:.0f} %)"
+    first = "-" if raw is None else f"{raw:.2f}"
+    return f"{first}, **{ours:.2f}** ({100 * run.of(case, 'ipc')['of_copy']:.0f} %)"
 
 
 def _generic(run: GpuRun, case: str) -> str:
     """The same transfer with CuPy's copies, and how many times as long it takes."""
-    theirs, ours = run.of(case, "cupy"), run.of(case, "ipc")
-    if "median_s" not in theirs:
-        return ""
-    times = theirs["median_s"] / ours["median_s"]
-    return f"{theirs['median_s'] * 1e3:.2f} ({times:.1f}x)"
+    theirs, ours = run.ms(case, "cupy"), run.ms(case, "ipc")
+    return "" if theirs is None or ours is None else f"{theirs:.2f} ({theirs / ours:.1f}x)"
 
 
-def _range(values: Sequence[float | None], digits: int) -> str:
+def _range(values: Iterable[float | None], digits: int) -> str:
     """Least to most of those that are there.
 
     >>> _range([2.0, 1.44], 1), _range([0.5, None], 2), _range([2.01, 1.99], 1), _range([], 0)
@@ -150,8 +152,8 @@ def _size(run: GpuRun) -> str:
 def _note(runs: Sequence[GpuRun], what: str) -> str:
     """Sizes, repetitions, how many runs there are and when they were, the rate of the copy, software."""
     abouts, m = [run.about for run in runs], runs[0].about["machine"]
-    repeats = _range([about["repeats"] for about in abouts], 0)
-    rates = _range([about["copy_bytes_per_s"] / 1e12 for about in abouts], 2)
+    repeats = _range((about["repeats"] for about in abouts), 0)
+    rates = _range((about["copy_bytes_per_s"] / 1e12 for about in abouts), 2)
     when = dict.fromkeys(
         run_text({"redist": about["redist"], "date": about.get("date")}) for about in abouts
     )

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.benchmarks import BENCHMARKS
 from bench.problems.installed import why_absent
 from bench.tables import command
-from bench.tables.keep import keep
+from bench.tables.stored import keep
 
 RANKS = (8, 4)
 PEERS = ("mpi4py_fft", "heat", "torch", "jax")
@@ -43,34 +44,13 @@ class Measurement:
 
 def steps() -> list[Measurement]:
     """Everything that can be measured here."""
-    asked: list[tuple[str, tuple[str, ...], float]] = [
-        ("comparison", (), 1),
-        ("quality", ("--n", "500"), 5),
-        ("planning", ("--n", "1000"), 8),
-        ("collectives", ("--n", "2000"), 20),
-        ("hierarchy", (), 2),
-        ("products", (), 0.5),
-        ("examples", (), 3),
-        ("programs", (), 2),
-        ("layouts", (), 3),
-        ("large", (), 1.5),
-        ("ranking", (), 5),
-        ("overhead", (), 0.5),
-        ("copies", (), 1),
-    ]
-    if why_absent("jax") is None:
-        asked += [("xla", (), 5), ("lowered", (), 7), ("jax", (), 8)]
-    if why_absent("torch") is None:
-        asked.append(("torch", (), 6))
-    if any(why_absent(module) is None for module in ("jax", "torch", "heat", "dask")):
-        asked.append(("rivals", (), 8))
     found = [
-        Measurement(name, ("-m", "bench", name, *options), minutes)
-        for name, options, minutes in asked
+        Measurement(name, ("-m", "bench", name, *one.words), one.minutes)
+        for name, one in BENCHMARKS.items()
+        if one.minutes and not one.why_not
     ]
-    peers = (
-        ("--peers", "bench.peers") if any(why_absent(module) is None for module in PEERS) else ()
-    )
+    here = any(why_absent(module) is None for module in PEERS)
+    peers = ("--peers", "bench.peers") if here else ()
     for name, options, variables in mpi_libraries():
         for ranks in RANKS:
             words = ("-m", "redist.cli", "bench", "-n", str(ranks), *options, *peers)

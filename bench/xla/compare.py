@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from bench.peers.jax import JaxChild, question
 from bench.plans.quality import PlanFigures, measure_plans
-from bench.problems.installed import why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, most
-from bench.report.report import Report, Table, Value
+from bench.report.report import Row, Table, Tables, Value
 from redist.text.progress import track
 from tests.problems.problems import Problem, problems
 
@@ -44,17 +43,14 @@ class XlaPair:
         return self.temporary_bytes / tile_bytes if tile_bytes >= SMALL_TILE_BYTES else 0.0
 
 
-def run(n: int = MOST, seed: int = 0) -> Report:
+def run(n: int = MOST, seed: int = 0) -> Tables:
     """Compare on even problems of one mesh without pending reductions and sub-axes."""
-    if why_absent("jax") is not None:
-        line = "xla: skipped, jax is not installed; pip install -e '.[peers]' or jax alone"
-        return Report("xla", (Table(line, (), ()),))
     asked = list(problems(min(n, MOST), seed, kinds=("even",), devices=DEVICES))
     pairs: list[XlaPair] = []
     for n_devices in track(DEVICES, len(DEVICES), "xla, device counts"):
         some = [p for p in asked if p.source.mesh.n_devices == n_devices]
         pairs += compare_with_xla(some, n_devices)
-    return Report("xla", (_table(pairs),))
+    return (_table(pairs),)
 
 
 def compare_with_xla(some: Sequence[Problem], n_devices: int) -> list[XlaPair]:
@@ -78,40 +74,24 @@ def compare_with_xla(some: Sequence[Problem], n_devices: int) -> list[XlaPair]:
 
 
 def _table(pairs: Sequence[XlaPair]) -> Table:
-    rows: list[tuple[Value, ...]] = []
+    rows: list[Row] = []
     for n_devices in (*DEVICES, "all"):
         some = [p for p in pairs if n_devices in ("all", p.ours.problem.source.mesh.n_devices)]
         moving = [p for p in some if p.ours.lower_bound_bytes > 0]
         free = [p for p in some if p.ours.lower_bound_bytes == 0]
-        figures: list[Value] = [
-            geomean(p.received for p in moving),
-            most(p.received for p in moving),
-        ]
+        theirs = [p.received for p in moving]
+        row: dict[str, Value] = {"devices": str(n_devices), "cases": len(moving)}
+        row |= {"XLA": geomean(theirs), "XLA max": most(theirs)}
         for way in OURS:
             ratios = [p.ours.received(way) for p in moving]
-            figures += [geomean(ratios), most(ratios)]
+            row |= {f"ours, {way}": geomean(ratios), f"{way} max": most(ratios)}
         wasted = sum(p.received_bytes > 0 for p in free)
-        temporaries = most(p.temporaries for p in some)
-        rows.append((str(n_devices), len(moving), *figures, temporaries, len(free), wasted))
-    ours = (name for way in OURS for name in (f"ours, {way}", f"{way} max"))
-    columns = (
-        "devices",
-        "cases",
-        "XLA",
-        "XLA max",
-        *ours,
-        "temporaries max",
-        "free",
-        "XLA not free",
-    )
+        row["temporaries max"] = most(p.temporaries for p in some)
+        rows.append({**row, "free": len(free), "XLA not free": wasted})
     version = importlib.metadata.version("jax")
-    return Table(
-        f"Received bytes over the lower bound beside XLA (jax {version}, compiled for CPU)",
-        columns,
-        tuple(rows),
-        (
-            "geomean and max; XLA's elements counted at the size of the array's own dtype",
-            "temporaries: XLA's over the larger tile, where that is 1 KiB or more; free: lower bound 0",
-        ),
-        "received",
+    title = f"Received bytes over the lower bound beside XLA (jax {version}, compiled for CPU)"
+    notes = (
+        "geomean and max; XLA's elements counted at the size of the array's own dtype",
+        "temporaries: XLA's over the larger tile, where that is 1 KiB or more; free: lower bound 0",
     )
+    return Table.of("received", title, rows, *notes)

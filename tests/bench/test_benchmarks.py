@@ -11,8 +11,9 @@ import pytest
 
 import redist
 from bench.__main__ import main
+from bench.benchmarks import EVERY
 from bench.plans import collectives, growth, hierarchy, overhead, planning, quality
-from bench.plans.entries import most_entries
+from bench.plans.hierarchy import most_entries
 from bench.problems.judge import WrongPlanError, judge
 from bench.report.report import Table
 from bench.xla import compare as xla
@@ -31,7 +32,7 @@ def numbers(table: Table, name: str) -> list[float]:
 
 
 def test_quality_meets_the_lower_bound_and_beats_naive() -> None:
-    received, memory, free = quality.run(N, seed=1).tables
+    received, memory, free = quality.run(N, seed=1)
     assert column(received, "kind") == [*KINDS, "all"]
     assert numbers(received, "cases")[-1] + numbers(free, "cases")[-1] == N
     ours, naive = numbers(received, "bytes"), numbers(received, "naive")
@@ -51,7 +52,7 @@ def test_quality_takes_no_plan_on_trust() -> None:
 @pytest.mark.slow("starts a process for every pattern")
 def test_planning_times_every_problem_in_a_fresh_process() -> None:
     n = sample(5, of=20)
-    times, repeated, devices = planning.run(n, seed=1).tables
+    times, repeated, devices = planning.run(n, seed=1)
     assert column(times, "cases") == [*[n // 5] * 5, n] * 2
     assert all(0 < ms < 60_000 for ms in numbers(times, "worst ms"))
     assert column(repeated, "given as") == ["types", "text"]
@@ -65,7 +66,7 @@ def test_collectives_say_how_many_plans_are_proved_the_best(
     few = list(growth.PATTERNS)[: sample(1, of=len(growth.PATTERNS))]
     monkeypatch.setattr(growth, "PATTERNS", {name: growth.PATTERNS[name] for name in few})
     n = sample(2, of=40)
-    times, devices = collectives.run(n, seed=1).tables
+    times, devices = collectives.run(n, seed=1)
     assert column(times, "strategy") == [s for s in collectives.STRATEGIES for _ in range(3)]
     assert column(times, "cases")[2::3] == [n, n]
     assert all(0 <= share <= 100 for share in numbers(times, "exact, %"))
@@ -80,12 +81,12 @@ def test_growth_asks_for_the_meshes_it_has_aims_for() -> None:
 
 
 def test_hierarchy_is_never_slower_than_direct() -> None:
-    report = hierarchy.run(N, seed=1)
-    assert len(report.tables) == 2
-    for table in report.tables:
+    tables = hierarchy.run(N, seed=1)
+    assert len(tables) == 2
+    for table in tables:
         assert column(table, "target")[:2] == list(hierarchy.TARGETS)
         assert min(numbers(table, "least")) >= 1.0
-    assert max(numbers(report.tables[0], "entries")[:2]) <= 1  # large tiles, ranks in order
+    assert max(numbers(tables[0], "entries")[:2]) <= 1  # large tiles, ranks in order
 
 
 def test_entries_are_counted_element_by_element() -> None:
@@ -103,16 +104,18 @@ def test_entries_are_counted_element_by_element() -> None:
     assert entries("f32[4096]", "f32[4096{x}]", "auto") == 0  # only slices
 
 
-def test_xla_skips_in_one_line_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xla_skips_in_one_line_without_jax(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    report = xla.run(N)
-    assert str(report).startswith("xla: skipped, jax is not installed")
-    assert "\n" not in str(report)
+    assert main(["xla", "--n", str(N)]) == 0
+    said = capsys.readouterr()
+    assert said.err == "xla: skipped, jax is not installed\n" and not said.out
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
 def test_xla_receives_at_least_the_lower_bound() -> None:
-    (table,) = xla.run(N, seed=1).tables
+    (table,) = xla.run(N, seed=1)
     assert min(numbers(table, "XLA")) >= 1.0
 
 
@@ -148,5 +151,27 @@ def test_command_refuses_nonsense(wrong: list[str]) -> None:
 
 
 def test_overhead_is_measured_on_results_that_agree() -> None:
-    (table,) = overhead.run(2).tables
+    (table,) = overhead.run(2)
     assert [row[0] for row in table.rows] == list(overhead.OPERATIONS)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_options_of_every_benchmark_are_those_of_its_run(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if EVERY[name].why_not:
+        pytest.skip(str(EVERY[name].why_not))
+    with pytest.raises(SystemExit) as stopped:
+        main([*name.split(), "--help"])
+    assert stopped.value.code == 0 and "--json" in capsys.readouterr().out
+
+
+def test_a_wrong_table_is_printed_and_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(n: int = 1) -> tuple[Table, ...]:
+        return (Table.of("received", "all wrong", [{"case": "a", "ms": 1.0}], is_wrong=True),)
+
+    monkeypatch.setattr(quality, "run", run)
+    assert main(["quality", "--json", str(tmp_path / "q.json")]) == 1
+    assert "all wrong" in capsys.readouterr().out and (tmp_path / "q.json").exists()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bench.copies import cases, race
-from bench.copies.cases import CopyCase
+from bench.copies import race
+from bench.copies.race import CopyCase
 
 FLOORS = {"floor, memcpy", "floor, kernel", "floor, past the cache"}
 
 
-@pytest.mark.parametrize("case", cases.cases(), ids=lambda case: f"{case.name} {case.run_bytes}")
+@pytest.mark.parametrize("case", race.cases(), ids=lambda case: f"{case.name} {case.run_bytes}")
 def test_every_way_of_a_case_runs(case: CopyCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "N_BYTES", 2**17)
+    monkeypatch.setattr(race, "N_BYTES", 2**17)
     ways = case.ways()
     assert set(ways) >= FLOORS | {"kernel", "NumPy"}
     for work in ways.values():
@@ -22,9 +22,9 @@ def test_every_way_of_a_case_runs(case: CopyCase, monkeypatch: pytest.MonkeyPatc
 def test_the_report_compares_with_the_fastest_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {**dict.fromkeys(FLOORS, 0.004), "floor, kernel": 0.002, "kernel": 0.003, "NumPy": 0.01}
     monkeypatch.setattr(race, "measure", lambda number, n_processes: found)
-    (table,) = race.run(1, 0).tables
+    (table,) = race.run()
     assert table.rows[0][2:] == (2.0, 3.0, 1.5, 10.0, None)
-    assert len(table.rows) == len(cases.cases())
+    assert len(table.rows) == len(race.cases())
 
 
 def test_processes_measure_together() -> None:

@@ -17,7 +17,7 @@ pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="need
 
 def test_both_ways_of_every_example_agree(tmp_path: Path) -> None:
     stored = tmp_path / "examples.json"
-    options = ["--bytes", str(2**19), "--repeat", "1", "--json", str(stored)]
-    run(4, ["-m", "bench.examples.job", *options])
-    (table,) = examples.report(json.loads(stored.read_text(encoding="utf-8"))).tables
+    options = json.dumps({"n_bytes": 2**19, "repeat": 1})
+    run(4, ["-m", "bench.report.job", "bench.examples.race", options, str(stored)])
+    (table,) = examples.table(json.loads(stored.read_text(encoding="utf-8")))
     assert [row[0] for row in table.rows] == list(PAIRS) and set(PAIRS) <= set(SMALL)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench.__main__ import main
-from bench.gpu import command as gpu
+from bench.gpu import kernels, ranks
 from bench.gpu.cases import PACKED, WHOLE, CopyCase, copy_cases
 from bench.gpu.contenders import CASES, f32_case, traffic_bytes
-from bench.gpu.results import add_run, is_right
+from bench.report.report import Table, save_json
 from bench.tables.gpu import runs_of
-from bench.tables.stored import read
+from bench.tables.stored import keep, read
 from redist.errors import RequestError
 from redist.runtime.copies.addresses import addresses
 from redist.runtime.copies.copy_list import CopyList
-from tests.programs.gpu.jobs import must_succeed, needs_linux, needs_mpi
+from tests.programs.gpu.jobs import needs_linux, needs_mpi
+from tests.programs.launch import run
 
 
 @pytest.mark.parametrize("case", copy_cases(2**16), ids=lambda case: case.label)
@@ -61,42 +63,55 @@ def test_the_stored_run_names_its_machine_and_keeps_what_was_promised() -> None:
 
 
 def test_table_shows_every_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gpu", "table"]) == 0
+    assert main(["tables", "gpu"]) == 0
     shown = capsys.readouterr().out
     assert "4 GiB of f32 in all" in shown and "| 8 ranks |" in shown
     assert "faces of a box, 4 deep" in shown and "| 4 column blocks |" in shown
+    assert "rows to columns, 4096" not in shown  # no table of anything else
 
 
+@pytest.mark.parametrize("what", ["kernels", "ranks"])
 def test_command_says_why_it_cannot_measure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "no_gpu", lambda: "CuPy is not installed")
-    assert main(["gpu", "kernels", "--json", str(tmp_path / "gpu.json")]) == 2
-    assert "cannot measure: CuPy is not installed" in capsys.readouterr().err
-    assert not (tmp_path / "gpu.json").exists()
+    stored = tmp_path / "gpu.json"
+    monkeypatch.setattr("bench.benchmarks.why_absent", lambda *modules: None)
+    monkeypatch.setitem(sys.modules, "cupy", None)  # type: ignore[arg-type]
+    assert main(["gpu", what, "--json", str(stored)]) == 0
+    assert capsys.readouterr().err == f"bench gpu {what}: skipped, CuPy is not installed\n"
+    assert not stored.exists()
 
 
-def test_a_run_takes_the_place_of_that_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bench.gpu.results.gpu_machine", lambda: {"gpu": "none"})
+def test_a_run_takes_the_place_of_that_of_its_name(tmp_path: Path) -> None:
     for name, seconds in (("2 ranks", 1.0), ("4 ranks", 2.0), ("2 ranks", 3.0)):
-        case = {"case": "a", "text": "a to b", "ipc": {"note": "", "median_s": seconds}}
-        found = {"ranks": 2, "cases": [case]}
-        assert is_right(found)
-        add_run(tmp_path / "gpu.json", name, found)
+        about = {"ranks": int(name[0]), "machine": {"gpu": "none"}}
+        row = (name, "rows-columns", "ipc", seconds)
+        columns = ("run", "case", "contender", "median_s")
+        save_json(
+            tmp_path / "found.json",
+            {"gpu": (Table("t", columns, (row,), (), "runs", 3, about=about),)},
+            {},
+        )
+        keep(tmp_path / "found.json", tmp_path)
     stored = read("gpu", tmp_path)
     assert [row.found["median_s"] for row in stored.rows] == [3.0, 2.0]
-    assert [stored.runs[row.run]["ranks"] for row in stored.rows] == [2, 2]
+    assert [stored.runs[row.run]["ranks"] for row in stored.rows] == [2, 4]
+    assert all(run["machine"] == {"gpu": "none"} for run in stored.runs.values())
 
 
-def test_a_wrong_result_is_told() -> None:
-    wrong = {"case": "a", "ipc": {"label": "redist", "note": "wrong result"}}
-    assert not is_right({"cases": [wrong]})
+def test_new_runs_have_the_columns_of_stored_ones() -> None:
+    for row in read("gpu").rows:
+        assert (
+            list(row.what) == ["table", "run", "case", "contender"] and row.what["table"] == "runs"
+        )
+        columns = kernels.FOUND if "kernels" in row.what["run"] else ranks.FOUND
+        assert set(row.found) <= set(columns)
 
 
 @needs_mpi
 @needs_linux
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_contenders_are_checked_and_timed_on_a_pretended_gpu(ranks: int) -> None:
-    assert f"contenders are told apart ({ranks} ranks)" in must_succeed("comparing", ranks)
+@pytest.mark.parametrize("n_ranks", [2, 3])
+def test_contenders_are_checked_and_timed_on_a_pretended_gpu(n_ranks: int) -> None:
+    done = run("tests.bench.comparing", n_ranks, limit_s=300.0)
+    assert done.status == 0, done.output
+    assert f"contenders are told apart ({n_ranks} ranks)" in done.output

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench.__main__ import main
-from bench.larger import blocks_race, empty, gpu_race, race
+from bench.larger import blocks_race, gpu_race, race
 from bench.larger.layers import LayerChain
 from bench.problems.judge import WrongPlanError
 from tests.fakes import eager_cupy, pretended_cupy
@@ -21,7 +21,7 @@ from tests.programs.launch import alone, default_mpi, one_worker
 def test_larger_measures_every_policy_within_every_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(empty, "N", 50)
+    monkeypatch.setattr(race, "N_EMPTY", 50)
     stored = tmp_path / "found.json"
     words = ["--layers", "6", "--side", "64", "--rows", "8", "--repeats", "1"]
     assert main(["larger", *words, "--folder", str(tmp_path), "--json", str(stored)]) == 0
@@ -73,24 +73,21 @@ def test_blocks_are_measured_on_ranks(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "proved for every order" in capsys.readouterr().out
 
 
-def test_stacks_on_a_gpu_give_one_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stacks_on_a_gpu_give_one_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
-    stored = tmp_path / "found.json"
-    words = ["--rows", "32", "--chain-side", "16", "--block-side", "16", "--repeat", "1"]
     with pretended_cupy.gone_afterwards():
         eager_cupy.install()
-        assert gpu_race.main([*words, "--block-layers", "5", "--json", str(stored)]) == 0
-    (table,) = json.loads(stored.read_text())["reports"][0]["tables"]
+        stacks = {"chain": [40, 32, 16], "blocks": [5, 32, 16]}
+        found = gpu_race.measure(stacks, repeat=1, device="cuda")
+    (table,) = gpu_race.table(json.loads(json.dumps(found)))
+    assert not table.is_wrong
     ways = ["all there", "limited", "one at a time", "two buffers"]
-    found = [(row["stack"], row["way"]) for row in table["rows"]]
-    assert found == [(name, way) for name in ("GEMM chain", "transformer blocks") for way in ways]
-    assert "limited / way" in capsys.readouterr().out
+    want = [(name, way) for name in ("GEMM chain", "transformer blocks") for way in ways]
+    assert [row[1:3] for row in table.rows] == want
+    assert table.columns[6] == "limited / way"
 
 
 def test_larger_takes_no_result_on_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chain = LayerChain(3, 8, 64)
     monkeypatch.setattr(LayerChain, "straight", lambda *args: np.zeros(1))
     with pytest.raises(WrongPlanError, match="other bits"):
-        race.run(chain, str(tmp_path), 1)
+        race.run(layers=3, side=64, rows=8, repeats=1, folder=str(tmp_path))

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
+from bench.__main__ import main
 from bench.layouts import race, rivals
-from bench.layouts.by_hand import hand_plans, hand_time_ps
-from bench.layouts.cases import workloads
+from bench.layouts.cases import KERNELS, workloads
 from bench.layouts.counted import EAGER, PLANNED, WAYS, WRITTEN
-from bench.layouts.kernels import KERNELS
-from bench.layouts.large import GPU_NODES
+from bench.layouts.large import GPU_NODES, hand_plans, hand_time_ps
 from bench.problems.judge import WrongPlanError
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.strategies import BUILT_IN
@@ -41,8 +40,8 @@ ROOT = Path(__file__).resolve().parents[2]
 )
 def test_every_workload_equals_numpy(ranks: int, ways: Sequence[str], tmp_path: Path) -> None:
     stored = tmp_path / "layouts.json"
-    words = ["-m", "bench.layouts.job", "--tiny", "--repeat", "0", "--json", str(stored)]
-    words += ["--ways", ",".join(ways)]
+    options = json.dumps({"repeat": 0, "tiny": True, "ways": ways})
+    words = ["-m", "bench.report.job", "bench.layouts.race", options, str(stored)]
     env = {**environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with alone():
         done = subprocess.run(
@@ -91,7 +90,7 @@ def written(**ways: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("planned", "said"), [(way(100, 4.0), "met"), (way(900, 7.0), "MISSED")])
 def test_gains_and_losses_are_said_alike(planned: dict[str, Any], said: str) -> None:
     ways = {EAGER: way(1000, 10.0), WRITTEN: way(800, 8.0), PLANNED: planned}
-    received, times = race.report(written(**ways)).tables
+    received, times = race.tables(written(**ways))
     row, taken = (dict(zip(t.columns, t.rows[0], strict=True)) for t in (received, times))
     assert row["planned / eager"] == row["again / eager"] == planned["total_bytes"] / 1000
     assert row["reached"] == taken["reached"] == said
@@ -100,7 +99,7 @@ def test_gains_and_losses_are_said_alike(planned: dict[str, Any], said: str) -> 
 
 def test_what_is_refused_is_said_in_a_word() -> None:
     ways = {EAGER: way(1000, 10.0), WRITTEN: way(800, 8.0)}
-    received, times = race.report(written(**ways)).tables
+    received, times = race.tables(written(**ways))
     for table in (received, times):
         row = dict(zip(table.columns, table.rows[0], strict=True))
         assert row[f"planned {'KiB' if table is received else 'ms'}"] == race.REFUSED
@@ -109,7 +108,7 @@ def test_what_is_refused_is_said_in_a_word() -> None:
 
 def test_no_wrong_result_is_reported() -> None:
     with pytest.raises(WrongPlanError, match="cannot compare block, small, eager"):
-        race.report(written(**{EAGER: way(10, 1.0, wrong=True), WRITTEN: way(10, 1.0)}))
+        race.tables(written(**{EAGER: way(10, 1.0, wrong=True), WRITTEN: way(10, 1.0)}))
 
 
 def test_rivals_say_what_they_cannot() -> None:
@@ -125,21 +124,27 @@ def test_rivals_say_what_they_cannot() -> None:
         {**row, "seconds": None, "cannot": "it has no Einstein sums"},
         {**other, "seconds": (0.001, 0.002, 0.003), "cannot": None},
     ]
-    (table,) = rivals.report(rows).tables
+    (table,) = rivals.table(rows)
     assert table.rows[0][1:4] == ("Heat", "Heat 1.8.0", None)
     assert table.rows[0][-1] == "it has no Einstein sums"
     assert table.rows[1][3:6] == (2.0, 1, 2.0)
 
 
-def test_rivals_are_skipped_in_one_line_if_none_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rivals_are_skipped_in_one_line_if_none_is_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert str(rivals.run(1)).startswith("rivals: skipped, no other library is installed")
+    assert main(["rivals"]) == 0
+    assert (
+        capsys.readouterr().err
+        == "rivals: skipped, jax or torch or heat or dask is not installed\n"
+    )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
 def test_jax_runs_a_workload() -> None:
-    (row,) = rivals.rows_of("jax", ["--repeat", "0", "--only", "chain, square"])
-    assert row["cannot"] is None and row["received_bytes"] > 0
+    (row,) = rivals.rows_of("jax", repeat=0, only="chain, square")
+    assert "cannot" not in row and row["received_bytes"] > 0
 
 
 @pytest.mark.slow("plans ten ways by hand across nodes")

@@ -9,12 +9,13 @@ import os
 
 import pytest
 
-from bench.peers import CONTENDERS, jax_child
+from bench.__main__ import main
+from bench.peers import CONTENDERS, jax_devices
 from bench.peers.jax import question
 from bench.problems import installed
 from bench.problems.judge import WrongPlanError
-from bench.races import jax_race
-from bench.races.jax_job import cases
+from bench.xla import race as jax_race
+from bench.xla.race import cases
 from redist.measure.cases import KINDS, make_case
 
 _MOVES = {"rows-columns", "columns-rows", "slab-0-1", "slab-0-2", "slab-2-0", "uneven"}
@@ -53,11 +54,11 @@ def test_random_cases_for_jax_have_the_size_asked_for() -> None:
 
 
 def test_the_child_answers_no_question(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr("sys.argv", ["jax_child", "8"])
+    monkeypatch.setattr("sys.argv", ["jax_devices", "8"])
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     for name in ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_ENABLE_X64", "TF_CPP_MIN_LOG_LEVEL"):
         monkeypatch.setenv(name, "")
-    jax_child.main()
+    jax_devices.main()
     assert capsys.readouterr().out == ""
     assert os.environ["XLA_FLAGS"].endswith("device_count=8")
 
@@ -78,7 +79,7 @@ def data(jit: float, wrong: bool = False) -> dict[str, object]:
 
 
 def test_race_with_jax_prints_losses_too() -> None:
-    (table,) = jax_race.report(data(4.0)).tables
+    (table,) = jax_race.table(data(4.0))
     rows = {row[:2]: row[2:] for row in table.rows}
     assert rows["jax-jit", "redist"] == (4, pytest.approx(4.0), 4.0, 4.0, 4.0, 4.0, 4.0, 4)
     assert rows["jax-put", "redist-any"][1] == pytest.approx(0.5)
@@ -87,17 +88,20 @@ def test_race_with_jax_prints_losses_too() -> None:
 
 def test_race_with_jax_takes_no_result_on_trust() -> None:
     with pytest.raises(WrongPlanError, match="cannot compare a case: redist: wrong result"):
-        jax_race.report(data(4.0, wrong=True))
+        jax_race.table(data(4.0, wrong=True))
 
 
-def test_race_is_skipped_in_one_line_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_race_is_skipped_in_one_line_without_jax(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
-    assert str(jax_race.run(3)).startswith("jax: skipped, jax is not installed")
+    assert main(["jax", "--n", "3"]) == 0
+    assert capsys.readouterr().err == "jax: skipped, jax is not installed\n"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
 def test_race_with_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax_race, "RANKS", 2)
     monkeypatch.setattr(jax_race, "ARRAY_BYTES", 2**16)
-    (table,) = jax_race.run(2).tables
+    (table,) = jax_race.run(2)
     assert [row[2] for row in table.rows] == [2, 2, 2, 2]

@@ -38,7 +38,7 @@ def found(ours_s: float, theirs_s: float, wrong: bool = False) -> dict[str, Any]
 def test_gains_and_losses_are_said_alike() -> None:
     for ours_s, ratio in ((0.1, 4.0), (0.8, 0.5)):
         data = found(ours_s, 0.4)
-        summary, moves, refit = race.report(data, data).tables
+        summary, moves, refit = race.tables(data, data)
         assert summary.rows[0][:4] == ("all", 1, pytest.approx(ratio), pytest.approx(ratio))
         assert summary.rows[0][5] == pytest.approx(4 / 12)
         assert summary.rows[0][7] == pytest.approx(1.0)
@@ -55,4 +55,4 @@ def test_gains_and_losses_are_said_alike() -> None:
 def test_wrong_results_are_not_timed() -> None:
     data = found(0.1, 0.4, wrong=True)
     with pytest.raises(WrongPlanError, match="results differ"):
-        race.report(data, data)
+        race.tables(data, data)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 
 import pytest
 
-from bench.report.report import Report, Table
+from bench.report.report import Table, save_json
 from redist.lower.hlo import group_size, received_elems
 from redist.text import progress
 
@@ -24,9 +26,15 @@ def test_a_table_lines_up_and_says_what_is_missing() -> None:
     assert lines[-2].split() == ["long", "name", "-"]
 
 
-def test_a_report_is_plain_data() -> None:
-    data = Report("r", (Table("t", ("a",), ((1,),)),)).to_dict()
-    assert data["tables"][0]["rows"] == [{"a": 1}]
+def test_a_report_is_plain_data(tmp_path: Path) -> None:
+    save_json(tmp_path / "r.json", {"r": (Table("t", ("a",), ((1,),)),)}, {})
+    (report,) = json.loads((tmp_path / "r.json").read_text())["reports"]
+    assert report["name"] == "r" and report["tables"][0]["rows"] == [{"a": 1}]
+
+
+def test_rows_of_a_table_name_the_same_columns() -> None:
+    with pytest.raises(AssertionError, match="rows of other columns"):
+        Table.of("t", "T", [{"a": 1}, {"b": 1}])
 
 
 class Terminal(io.StringIO):

@@ -12,9 +12,9 @@ import pytest
 from bench.__main__ import main
 from bench.plans import comparison
 from bench.report.figures import geomean
-from bench.tables import command, keep, renew
+from bench.tables import command, renew
 from bench.tables.markdown import fill, table_names
-from bench.tables.stored import Stored, StoredRow, read, write
+from bench.tables.stored import Stored, StoredRow, keep, read, write
 from tests.tiers import sample
 
 TIMES = {"n": 5, "least_s": 1.0, "low_s": 1.5, "median_s": 2.0, "high_s": 2.5, "most_s": 3.0}
@@ -36,7 +36,7 @@ def moved(date: str, contenders: dict[str, float | None], wrong: bool = False) -
 def kept(folder: Path, data: dict[str, Any]) -> Stored:
     path = folder / "found.json"
     path.write_text(json.dumps(data), encoding="utf-8")
-    keep.keep(path, folder)
+    keep(path, folder)
     return read("moves", folder)
 
 
@@ -163,7 +163,7 @@ def test_wrong_results_and_other_files_are_not_kept(
 def test_what_a_benchmark_writes_can_be_kept(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     assert main(["overhead", "--n", "1", "--json", str(found)]) == 0
-    (path,) = keep.keep(found, tmp_path / "stored")
+    (path,) = keep(found, tmp_path / "stored")
     assert path.name == "overhead.json"
     stored = read("overhead", tmp_path / "stored")
     assert stored.rows[0].what == {"table": "operations", "operation": "x + y"}

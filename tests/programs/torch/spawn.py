@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,16 @@ class Ended:
 
 
 def run(
-    program: list[str], ranks: int, limit_s: float, variables: Mapping[str, str] | None = None
+    program: list[str],
+    ranks: int,
+    limit_s: float,
+    variables: Mapping[str, str] | None = None,
+    shown: bool = False,
 ) -> Ended:
-    """Run Python with these words on so many ranks to its end, or to the limit."""
+    """Run Python with these words on so many ranks to its end, or to the limit.
+
+    What they print is kept, or ``shown`` as it comes; then the first rank that fails ends all others, too.
+    """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         processes = []
         for rank in range(ranks):
@@ -42,10 +50,16 @@ def run(
                 **(variables or {}),
             }
             command = [sys.executable, *program]
+            out = None if shown else said
             processes.append(
-                subprocess.Popen(command, cwd=ROOT, env=env, stdout=said, stderr=subprocess.STDOUT)
+                subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
             )
         end = time.monotonic() + limit_s
+        while shown and any(process.poll() is None for process in processes):
+            if time.monotonic() > end or any(process.poll() for process in processes):
+                end = 0.0
+                break
+            time.sleep(POLL_S)
         for process in processes:
             try:
                 process.wait(max(0.0, end - time.monotonic()))

@@ -1,6 +1,6 @@
 """The GPU benchmark's contenders on a pretended GPU, whose streams put work off.
 
-As in ``mpirun -n 2 python -m tests.programs.gpu.comparing``. Tiles and their values are made without
+As in ``mpirun -n 2 python -m tests.bench.comparing``. Tiles and their values are made without
 CuPy's own functions; checking, timing in turn and closing are those of the benchmark.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from bench.gpu import contenders, job
+from bench.gpu import contenders, ranks
 from redist.layout.array_type import ArrayType
 from redist.measure.contenders.contender import Contender
 from redist.measure.timing import Stopwatch
@@ -65,7 +65,7 @@ def program() -> int:
     stand_ins = {"_new_tile": new_tile, "fill": fill, "is_right": is_right}
     for name, stand_in in stand_ins.items():
         setattr(contenders, name, stand_in)
-    for module in (contenders, job):
+    for module in (contenders, ranks):
         vars(module)["free_pool"] = lambda: None
     ways: dict[str, tuple[type[Contender], ...]] = {
         "forgetful": (Forgetful,),
@@ -73,15 +73,17 @@ def program() -> int:
     }
     contenders.MOVERS.update(ways)
     case = contenders.f32_case("rows-columns", 2**16, comm.size)
-    found = job._race(case, Stopwatch.on(comm), 3, ["staged", *ways], 1e9)
-    assert found == comm.bcast(found), "ranks disagree"
-    staged = found["staged"]
+    rows = ranks.race(case, Stopwatch.on(comm), 3, ["staged", *ways], 1e9)
+    assert rows == comm.bcast(rows), "ranks disagree"
+    found = {row["contender"]: {k: v for k, v in row.items() if v is not None} for row in rows}
+    staged: Any = found["staged"]
     assert staged["right"] and not staged["note"], staged
     assert staged["n"] == 3 and staged["low_s"] <= staged["median_s"] <= staged["high_s"]
-    assert staged["bytes_per_s"] == found["traffic_bytes"] / staged["median_s"]
+    assert staged["bytes_per_s"] == contenders.traffic_bytes(case) / staged["median_s"]
     assert staged["of_copy"] == staged["bytes_per_s"] / 1e9 and "of_raw" not in staged
-    assert found["forgetful"] == {"label": "forgetful", "note": "wrong result", "right": False}
-    assert not found["failing"]["right"] and "has had enough" in found["failing"]["note"]
+    about = {"case": "rows-columns", "contender": "forgetful", "label": "forgetful"}
+    assert found["forgetful"] == {**about, "note": "wrong result", "right": False}
+    assert not found["failing"]["right"] and "has had enough" in str(found["failing"]["note"])
     if comm.rank == 0:
         print(f"contenders are told apart ({comm.size} ranks)", flush=True)
     return 0

@@ -1,6 +1,9 @@
-"""Redistribute on JAX's CPU devices, or compile that: ``python -m bench.peers.jax_child N`` answers on stdin.
+"""JAX on CPU devices of one process; ``python -m bench.peers.jax_devices N`` answers questions on stdin.
 
-A process of its own, because the number of devices is fixed once jax is imported; it uses no MPI.
+A process of its own, because the number of devices is fixed once jax is imported; it uses no MPI. Bytes are
+counted in compiled programs. A device of a group of g that puts L bytes into a collective receives L(g-1) in
+an all-gather, L(g-1)/g in an all-to-all or reduce-scatter and 2L(g-1)/g in an all-reduce, as rings do; a
+permute moves whole operands.
 """
 
 from __future__ import annotations
@@ -8,13 +11,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from bench.layouts.workload import arrays_in
+from bench.peers.programs import Call, Programs, Results
+from bench.problems.installed import version
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.lower.hlo import received_elems
+from redist.lower.hlo import received_bytes, received_elems
 from redist.measure import pages
 from redist.measure.values import AnyArray, ValueBox, source_values
 
@@ -117,6 +124,40 @@ class JaxMover:
         spans = [s.indices(n)[:2] for s, n in zip(index, self._type.shape, strict=True)]
         box = ValueBox(tuple(a for a, _ in spans), tuple(b for _, b in spans))
         return source_values(self._type, box, 0)
+
+
+class JaxPrograms(Programs):
+    """Programs compiled for all devices; results lie as XLA likes."""
+
+    def __init__(self, devices: int) -> None:
+        force_devices(devices)
+        import jax
+        from jax.sharding import Mesh as Devices
+
+        self.library, self.xp = f"JAX {version('jax')}", jax.numpy
+        self._jax, self._mesh = jax, Devices(np.array(jax.devices()), ("x",))
+        self._compiled: Any = None
+
+    def place(self, array: Any, cut: int | None) -> Any:
+        """An array on all devices."""
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        spec = PartitionSpec(*("x" if dim == cut else None for dim in range(array.ndim)))
+        return self._jax.device_put(array, NamedSharding(self._mesh, spec))
+
+    def ready(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Call:
+        """Compiled before; a call waits for its results."""
+        compiled = self._compiled = self._jax.jit(function).lower(*arrays).compile()
+        return lambda: arrays_in(self._jax.block_until_ready(compiled(*arrays)))
+
+    def values(self, results: Results) -> Results:
+        """Gathered."""
+        return [np.asarray(one) for one in results]
+
+    def counted(self, call: Call) -> tuple[Results, int | None, int | None]:
+        """By the collectives of the compiled program."""
+        found = received_bytes(self._compiled.as_text(), self._mesh.size)
+        return call(), *found
 
 
 def answer(question: dict[str, Any], movers: dict[int, JaxMover]) -> Any:

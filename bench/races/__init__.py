@@ -1,1 +1,0 @@
-"""redist and JAX in turn on the same random redistributions."""
