@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -17,7 +18,7 @@ from redist.runtime.ranks.neighbours import NodeLoops
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.shm.segments import find, shared_empty
-from redist.spmd.totals import all_parts
+from redist.spmd.totals import all_parts, all_rows
 
 Values = NDArray[Any]
 
@@ -85,6 +86,13 @@ def node_loops(
     ``loops.tile`` is what this rank lets the others read: a new array of zeros. None, on all ranks, if they
     are on several nodes or the kernels of redist were not built. ``what`` is named in errors.
     """
+    every = all_rows(comm, np.array([math.prod(shape), np.dtype(dtype).itemsize]))
+    if (every != every[0]).any() or not every[0, 0]:
+        each = ", ".join(f"rank {rank} {n} of {size} bytes" for rank, (n, size) in enumerate(every))
+        raise RequestError(
+            f"cannot {what}: tiles must have as many elements on all ranks, at least one, not {each}; "
+            "give the same shape and dtype on all"
+        )
     tile = shared_empty(shape, np.dtype(dtype))
     tile[...] = 0
     with neighbours.node_loops(world_of(comm), tile, what, TIMEOUT_S) as loops:

@@ -205,10 +205,21 @@ class Passing:
         >>> passing.there(np.array([10, 11, 12])).tolist()
         [12, 10]
         """
-        order = np.argsort(ranks, kind="stable")
-        given = np.bincount(ranks, minlength=comm.size).astype(np.int64)
-        got = all_rows(comm, given)[:, comm.rank].copy()
-        return Passing(comm, rows[order], given, got)
+        right = len(rows) == len(ranks)
+        right = right and (not len(ranks) or (ranks.min() >= 0 and ranks.max() < comm.size))
+        given = np.full(comm.size, -1)
+        if right:
+            given = np.bincount(ranks, minlength=comm.size).astype(np.int64)
+        every = all_rows(comm, given)
+        if (every < 0).any():
+            bad = int((every < 0).any(axis=1).argmax())
+            raise RequestError(
+                f"cannot pass rows on: rank {bad} does not name one of {comm.size} ranks for each of its "
+                f"rows; give a number from 0 to {comm.size - 1} for each"
+            )
+        return Passing(
+            comm, rows[np.argsort(ranks, kind="stable")], given, every[:, comm.rank].copy()
+        )
 
     @property
     def from_ranks(self) -> Numbers:

@@ -29,6 +29,7 @@ from redist.spmd import (
     kth_of_all,
     median_of_all,
     neighbour_tiles,
+    node_loops,
     own_range,
     same_error,
     total_of,
@@ -127,7 +128,40 @@ def neighbours_read_in_place() -> str | None:
 
     said = error_of(mixed)
     want = "cannot read the neighbours' tiles: rank 0 has float64, rank 1 has float32; give"
-    return None if SIZE == 1 or said.startswith(want) else said
+    if SIZE > 1 and not said.startswith(want):
+        return said
+    return None
+
+
+def wrong_tiles_and_ranks_are_one_error() -> str | None:
+    def run(width: int) -> None:
+        with node_loops(COMM, (2, width), what="count"):
+            pass
+
+    three = np.arange(3)
+    for call, want in (
+        (
+            lambda: run(0),
+            "cannot count: tiles must have as many elements on all ranks, at least one",
+        ),
+        (
+            lambda: run(3 + (RANK == 0 and SIZE > 1) if SIZE > 1 else 0),
+            "cannot count: tiles must have",
+        ),
+        (
+            lambda: Passing.of(COMM, three, three * 0 + SIZE * (RANK == 0)),
+            "cannot pass rows on: rank 0 ",
+        ),
+        (
+            lambda: Passing.of(COMM, three, three[: 3 - (RANK == SIZE - 1)] * 0),
+            f"cannot pass rows on: rank {SIZE - 1}",
+        ),
+    ):
+        said = error_of(call)
+        if not said.startswith(want):
+            return said
+    run(4)  # all is well after an error
+    return None
 
 
 def an_error_is_that_of_all_ranks() -> str | None:
@@ -297,6 +331,7 @@ CHECKED = (
     exact_totals_have_the_same_bits_for_every_cut,
     steps_tell_rows_of_all,
     neighbours_read_in_place,
+    wrong_tiles_and_ranks_are_one_error,
     an_error_is_that_of_all_ranks,
     rows_are_passed_there_and_back,
     chosen_rows_are_evened_out,
