@@ -37,6 +37,7 @@ from redist.pgas.ufuncs import call_ufunc
 from redist.pgas.worker_processes import refuse_workers
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import comm_or_world
+from redist.text.extras import pickling_advice
 from redist.text.units import format_bytes
 
 OUTSIDE_IT = "return it, and gather or write it outside"
@@ -367,7 +368,7 @@ def _restore(on_device: bool, type: ArrayType, local: Tile | None, rank: int, si
     if comm.size != size or (comm.rank != rank and not has_all):
         raise RequestError(
             f"cannot load {type} on rank {comm.rank} of {comm.size}: the pickle has what rank {rank} of "
-            f"{size} held; pickle or send a.gather(), or write all of it with pgas.write_npy; of a fitted "
-            "scikit-learn model pickle redist.learn.gathered(model)"
+            f"{size} held; pickle or send a.gather(), or write all of it with pgas.write_npy"
+            f"{pickling_advice()}"
         )
     return Array(type, comm, local, memory)

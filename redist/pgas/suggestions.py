@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping
 from types import FrameType
 from typing import Any
 
 import numpy as np
+
+from redist.text.extras import adviser_of
 
 RENAMED = {
     "absolute": "abs", "append": "concat", "fix": "trunc", "matvec": "matmul", "vecmat": "matmul",
@@ -167,14 +168,6 @@ RANDOM = {
                      "PCG64", "PCG64DXSM", "Philox", "SFC64", "bit_generator", "spawn"), ""),
 }  # fmt: skip
 """NumPy's random functions, and what of a generator does it."""
-METRICS = frozenset((
-    "adjusted_mutual_info_score", "adjusted_rand_score", "calinski_harabasz_score",
-    "completeness_score", "contingency_matrix", "davies_bouldin_score", "fowlkes_mallows_score",
-    "homogeneity_completeness_v_measure", "homogeneity_score", "mutual_info_score",
-    "normalized_mutual_info_score", "pair_confusion_matrix", "rand_score", "silhouette_samples",
-    "silhouette_score", "v_measure_score",
-))  # fmt: skip
-"""What ``redist.learn.metrics`` has, as a test compares."""
 JOINING = {"CClass": "numpy.column_stack([a, b])", "RClass": "numpy.concatenate([a, b])"}
 """The classes of ``numpy.c_`` and ``numpy.r_``, and what does it."""
 ORDERS = ("permutation", "permuted", "shuffle", "choice")
@@ -250,41 +243,21 @@ def _names_all(function: Any) -> bool:
 
 
 def explain_conversion(frame: FrameType | None, size: str, number: str | None = None) -> str:
-    """What an error says to code that takes a global array for one of NumPy; scikit-learn is told its own.
+    """What an error says to code that takes a global array for one of NumPy; a library may be told its own.
 
     ``number`` is what to write for an array without dims.
     """
-    called = user = ""
     joins = None if frame is None else type(frame.f_locals.get("self")).__name__
     if joins in JOINING:
         return f": write {JOINING[joins]}, which takes global arrays"
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] == "sklearn":
-            own = frame.f_locals.get("self")
-            user = user if own is None else type(own).__name__
-            called = frame.f_code.co_name if module.startswith("sklearn.metrics") else called or "-"
-        frame = frame.f_back
-    if not called and number is not None:
+    adviser, where = adviser_of(frame)
+    if adviser is not None:
+        return str(adviser.explain_conversion(where, size))
+    if number is not None:
         return f": write {number} for its number, on every rank, or pgas.stack for an array of some"
-    if not called:
-        return (
-            ": pgas's functions leave it where it lies; write a.gather() for all of it on every rank "
-            f"({size}), or a.local for this rank's tile"
-        )
-    if called in METRICS:
-        return f": write redist.learn.metrics.{called}, which takes global arrays"
-    if sys.modules["sklearn"].get_config().get("array_api_dispatch"):
-        return (
-            f": {f'{user} of scikit-learn' if user else 'this part of scikit-learn'} works on NumPy alone, "
-            "also with array_api_dispatch=True; redist.learn.cluster, redist.learn.metrics and pgas's "
-            f"functions take global arrays, or write a.gather() for all of it ({size})"
-        )
     return (
-        ": scikit-learn takes global arrays where it can under "
-        "sklearn.config_context(array_api_dispatch=True), and redist.learn.cluster and "
-        "redist.learn.metrics have what takes them always; or write a.gather() for all of it "
-        f"({size})"
+        ": pgas's functions leave it where it lies; write a.gather() for all of it on every rank "
+        f"({size}), or a.local for this rank's tile"
     )
 
 

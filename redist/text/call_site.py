@@ -27,9 +27,6 @@ CONTEXTLIB = contextlib.__file__
 LIBRARIES = (*{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")}, "<")
 """Where files of other libraries lie, and code without a file."""
 
-BETWEEN = ("sklearn", "torch")
-"""Libraries whose functions call those of this package for a user, as NumPy's do: ``fit``, ``backward``."""
-
 OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
     "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
@@ -98,7 +95,7 @@ def public_call(frame: FrameType | None) -> tuple[FrameType | None, Line]:
         if name.startswith(PACKAGE):
             if public is None or code.co_name[0] != "<":  # no generator that a library goes through
                 public = frame
-        elif not (name == CONTEXTLIB or name.startswith(NUMPY) or _is_between(frame)):
+        elif not (name == CONTEXTLIB or name.startswith(NUMPY)):
             if not _is_library(name):
                 return public, Line(name, frame.f_lineno)
             nearest = nearest or Line(name, frame.f_lineno)
@@ -180,8 +177,3 @@ def _name_of(public: FrameType) -> str:
     if name == "__call__":
         return f"a call of a {kind}"
     return f"{kind}()" if name == "__init__" else f"{kind}.{name}()"
-
-
-def _is_between(frame: FrameType) -> bool:
-    """**Local.** Whether a call is one of the own functions of such a library."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in BETWEEN

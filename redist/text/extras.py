@@ -1,6 +1,10 @@
-"""The optional packages, and the line that installs one: the only place that says it."""
+"""The optional packages, the line that installs one, and who advises them: the only place that says it."""
 
 from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import FrameType, ModuleType
 
 EXTRAS = {
     "mpi": "mpich",
@@ -15,6 +19,9 @@ EXTRAS = {
 }
 """What each extra of pyproject.toml brings; a test compares them."""
 
+ADVISERS = {"sklearn": "redist.learn.advice"}
+"""For libraries that may be given global arrays: the module that knows what to tell them in errors."""
+
 
 def install_line(extra: str) -> str:
     """The command that installs what an extra brings, wherever redist itself came from.
@@ -24,3 +31,34 @@ def install_line(extra: str) -> str:
     """
     package = EXTRAS[extra]
     return f"pip install {package}" if package.isidentifier() else f"pip install '{package}'"
+
+
+def adviser_of(frame: FrameType | None) -> tuple[ModuleType | None, FrameType | None]:
+    """The module that advises the nearest library among the callers, and where that is; None if nobody does.
+
+    >>> adviser_of(sys._getframe())
+    (None, None)
+    """
+    while frame is not None:
+        name = ADVISERS.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])
+        if name is not None:
+            return _adviser(name), frame
+        frame = frame.f_back
+    return None, None
+
+
+def pickling_advice() -> str:
+    """What advisers of the libraries that are loaded say of pickles, to follow other advice.
+
+    >>> pickling_advice() if not set(ADVISERS) & set(sys.modules) else ""
+    ''
+    """
+    found = (_adviser(name) for library, name in ADVISERS.items() if library in sys.modules)
+    return "".join(f"; {one.PICKLES}" for one in found if one is not None)
+
+
+def _adviser(name: str) -> ModuleType | None:
+    try:
+        return import_module(name)
+    except ImportError:  # of another version
+        return None

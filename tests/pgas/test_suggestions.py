@@ -12,7 +12,6 @@ import pytest
 
 import redist
 from redist import pgas
-from redist.pgas import suggestions
 
 ARRAY: Any = pgas.ones((3, 2))
 LOOSE: Any = np
@@ -259,10 +258,3 @@ def test_names_of_modules_hide_none_of_numpy() -> None:
         modules = {name for name, one in vars(package).items() if isinstance(one, ModuleType)}
         theirs = {name for name in names(np) if callable(getattr(np, name))}
         assert not modules & theirs, modules & theirs
-
-
-def test_metrics_are_those_of_learn() -> None:
-    pytest.importorskip("sklearn", reason="redist.learn needs scikit-learn")
-    from redist.learn import metrics
-
-    assert frozenset(metrics.__all__) == suggestions.METRICS
