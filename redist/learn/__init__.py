@@ -22,14 +22,14 @@ except ImportError as _problem:
     ) from _problem
 
 if _TYPE_CHECKING:
-    from redist.learn.kept import gathered
+    from redist.learn.over_ranks import gathered
 
 __all__ = ["gathered"]
 
 
 def __getattr__(name: str) -> _Any:
     if name == "gathered":  # global arrays bring MPI along: not before somebody asks
-        from redist.learn.kept import gathered
+        from redist.learn.over_ranks import gathered
 
         return gathered
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

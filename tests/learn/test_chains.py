@@ -16,13 +16,12 @@ if find_spec("sklearn") is None:
 from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.spatial.distance import pdist
 
-from redist.learn.kernels import chain
 from redist.learn.near import nearest_chain
 from redist.learn.near.nearest_chain import merge_all
 from redist.spmd import Rows
 
 
-@pytest.mark.parametrize("linkage", chain.LINKAGES)
+@pytest.mark.parametrize("linkage", nearest_chain.LINKAGES)
 @pytest.mark.parametrize("n", [2, 3, 9, 150])
 def test_merges_are_the_same_in_every_way(
     monkeypatch: pytest.MonkeyPatch, linkage: str, n: int
@@ -35,7 +34,7 @@ def test_merges_are_the_same_in_every_way(
     found = [merge_all(rows, far.copy(), linkage)]
     monkeypatch.setattr(nearest_chain, "merge_alone", lambda *given: None)
     found.append(merge_all(rows, far.copy(), linkage))
-    monkeypatch.setattr(chain, "library", lambda: None)
+    monkeypatch.setattr(nearest_chain, "library", lambda: None)
     found.append(merge_all(rows, far.copy(), linkage))
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
     want = scipy_linkage(pdist(points), linkage)

@@ -15,11 +15,18 @@ if find_spec("sklearn") is None:
 from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.spatial.distance import pdist
 
-from redist.learn.kernels import chain, library, messages, steps, twins
-from redist.learn.kernels.growing import is_fused_by_scipy, loop_of, step_of
+from redist.learn.kernels import library, messages, steps
 from redist.learn.kernels.messages import Messages
-from redist.learn.kernels.outside_tree import Apart, OutsideTree
-from redist.learn.vectors import blocks
+from redist.learn.near import nearest_chain
+from redist.learn.near.spanning_tree import (
+    Apart,
+    OutsideTree,
+    grow_tree,
+    is_fused_by_scipy,
+    loop_of,
+    step_of,
+)
+from redist.learn.vectors import eigenvectors
 from redist.spmd import ExactGrid
 
 needs_c = pytest.mark.skipif(
@@ -40,7 +47,7 @@ def test_a_lloyd_step_is_its_twin(n: int, d: int, k: int, dtype) -> None:
     most = float(np.abs(rows).max(initial=1)) * 2
     grids = ExactGrid.for_sum(most, n), ExactGrid.for_sum(2.0, n)
     found = []
-    for step in (steps.lloyd_step, twins.lloyd_step):
+    for step in (steps.lloyd_step, steps._lloyd_step):
         labels = np.full(n, -1, np.int32)
         changed, sums = step(rows, weights, centers, norms, labels, grids)
         assert changed == n and sums is not None and sums.shape == (k, 2, d + 1)
@@ -61,7 +68,7 @@ def test_candidates_are_their_twin(dtype) -> None:
     candidates = rows[[3, 200, 20]]
     grid = ExactGrid.for_sum(float(4 * norms.max()), 321)
     given = rows, norms, weights, candidates, norms[[3, 200, 20]], closest, grid
-    for one, other in zip(steps.try_candidates(*given), twins.try_candidates(*given), strict=True):
+    for one, other in zip(steps.try_candidates(*given), steps._try_candidates(*given), strict=True):
         assert np.array_equal(one, other)
 
 
@@ -74,14 +81,14 @@ def test_sums_of_rows_are_their_twins(dtype) -> None:
     labels, into = (rng.integers(0, 4, 5001).astype(np.int32) for _ in range(2))
     grid = ExactGrid.for_sum(300.0, 5001)
     for squared in (False, True):
-        one, other = (m.column_sums(rows, grid, squared) for m in (steps, twins))
+        one, other = (f(rows, grid, squared) for f in (steps.column_sums, steps._column_sums))
         assert np.array_equal(one, other)
     if dtype is np.float64:
         for squared in (False, True):
-            one, other = (m.pair_sums(rows, grid, squared) for m in (steps, twins))
+            one, other = (f(rows, grid, squared) for f in (steps.pair_sums, steps._pair_sums))
             assert np.array_equal(np.triu(one, 1), np.triu(other, 1))
     given = rows, weights, centers, labels, into, 4, grid
-    assert np.array_equal(steps.inertia_sums(*given), twins.inertia_sums(*given))
+    assert np.array_equal(steps.inertia_sums(*given), steps._inertia_sums(*given))
 
 
 @needs_c
@@ -93,7 +100,7 @@ def test_joined_lists_are_their_twin() -> None:
     one, other = np.arange(90), np.arange(90)
     for first in (0, 30):
         steps.join_lists(ends, indices, first, marked, one)
-        twins.join_lists(ends, indices, first, marked, other)
+        steps._join_lists(ends, indices, first, marked, other)
     while not np.array_equal(one, one[one]):
         one = one[one]
     assert np.array_equal(one, other)
@@ -118,7 +125,7 @@ def test_a_growing_tree_is_its_twin(spread: int, apart: Apart) -> None:
     offers = np.zeros((2, 7))
     for i in range(149):
         step(added, offers[0])
-        twins.grow_tree(other, apart, added, offers[1])
+        grow_tree(other, apart, added, offers[1])
         assert np.array_equal(*offers) and np.array_equal(offers[0, :3], found[i + 1])
         added[:] = offers[0]
         assert np.array_equal(one.reach[: one.m], other.reach[: one.m])
@@ -162,18 +169,18 @@ def test_blocks_are_their_twins(monkeypatch: pytest.MonkeyPatch, n: int, m: int,
     grid = ExactGrid.for_sum(float(np.abs(rows).max(initial=0) * np.abs(other).max(initial=0)), n)
     found = []
     for which in (library.library(), None):
-        monkeypatch.setattr(blocks, "library", lambda which=which: which)
-        product = blocks.times(rows, small)
+        monkeypatch.setattr(eigenvectors, "library", lambda which=which: which)
+        product = eigenvectors.times(rows, small)
         assert product.shape == (n, k) and np.array_equal(
-            product[1:], blocks.times(rows[1:], small)
+            product[1:], eigenvectors.times(rows[1:], small)
         )
-        found.append((product, blocks._inner_sums(rows, other, grid)))
+        found.append((product, eigenvectors._inner_sums(rows, other, grid)))
     assert np.allclose(found[0][0], found[1][0])
     assert np.array_equal(found[0][1], found[1][1])
 
 
 @needs_c
-@pytest.mark.parametrize("linkage", chain.LINKAGES)
+@pytest.mark.parametrize("linkage", nearest_chain.LINKAGES)
 @pytest.mark.parametrize("n", [2, 3, 9, 150])
 def test_chains_are_their_twins(monkeypatch: pytest.MonkeyPatch, linkage: str, n: int) -> None:
     rng = np.random.default_rng(n)
@@ -183,13 +190,13 @@ def test_chains_are_their_twins(monkeypatch: pytest.MonkeyPatch, linkage: str, n
     sizes = rng.integers(0, 4, n).astype(float)
     rows, places = [], []
     for which in (library.library(), None):
-        monkeypatch.setattr(chain, "library", lambda which=which: which)
+        monkeypatch.setattr(nearest_chain, "library", lambda which=which: which)
         rows.append(far[1].copy())
-        chain.merge_rows(linkage, far[0], rows[-1], float(far[0, 1]), 2.0, 3.0, sizes)
-        places.append([chain.least_of(row) for row in far])
+        nearest_chain.merge_rows(linkage, far[0], rows[-1], float(far[0, 1]), 2.0, 3.0, sizes)
+        places.append([nearest_chain.least_of(row) for row in far])
     assert np.array_equal(rows[0], rows[1], equal_nan=True) and places[0] == places[1]
     monkeypatch.undo()
-    merges = chain.merge_alone(linkage, far)
+    merges = nearest_chain.merge_alone(linkage, far)
     assert merges is not None
     want = scipy_linkage(pdist(points), linkage)
     assert np.allclose(np.sort(merges[:, 2]), want[:, 2], rtol=1e-13, atol=0)

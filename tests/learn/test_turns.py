@@ -12,12 +12,12 @@ import pytest
 pytest.importorskip("sklearn")
 
 from redist.learn.cluster import HDBSCAN, KMeans
-from redist.learn.kernels import chain, library, steps
+from redist.learn.kernels import library, steps
 from redist.learn.kernels.messages import Messages
 from redist.learn.metrics import silhouette_score
-from redist.learn.near import searching
+from redist.learn.near import nearest_chain, searching
 from redist.learn.near.searching import Search, nearest_distances
-from redist.learn.vectors.blocks import times
+from redist.learn.vectors.eigenvectors import times
 from redist.spmd import ExactGrid
 from redist.text import progress
 
@@ -74,13 +74,13 @@ def test_loops_in_turns_keep_their_bits(name: str, monkeypatch: pytest.MonkeyPat
         assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("linkage", chain.LINKAGES)
+@pytest.mark.parametrize("linkage", nearest_chain.LINKAGES)
 def test_merges_in_turns_keep_their_bits(linkage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     far = np.sqrt(((ROWS[:150, None] - ROWS[None, :150]) ** 2).sum(axis=2))
     np.fill_diagonal(far, np.inf)
-    want = chain.merge_alone(linkage, far.copy())
-    monkeypatch.setattr(chain, "AT_ONCE", 10)
-    found = chain.merge_alone(linkage, far.copy())
+    want = nearest_chain.merge_alone(linkage, far.copy())
+    monkeypatch.setattr(nearest_chain, "AT_ONCE", 10)
+    found = nearest_chain.merge_alone(linkage, far.copy())
     assert want is None or found is None or np.array_equal(found, want)
 
 

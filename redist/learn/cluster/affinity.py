@@ -14,13 +14,11 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
-from redist.learn.cluster.lloyd import label_rows
-from redist.learn.cluster.seeding import squared_norms
-from redist.learn.given import one_random_state, seeded_alike, take_rows
-from redist.learn.kept import KeepsAnswers
-from redist.learn.kernels.cuda.messages import MessagesOnGpu, fill_similar
-from redist.learn.kernels.messages import Messages
+from redist.learn.cluster.lloyd import label_rows, squared_norms
+from redist.learn.given import one_random_state, take_rows
+from redist.learn.kernels.messages import Messages, MessagesOnGpu, fill_similar
 from redist.learn.kernels.steps import try_candidates
+from redist.learn.over_ranks import ClustersRows
 from redist.learn.vectors.affinities import diagonal_of
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
@@ -37,12 +35,11 @@ from redist.spmd import (
 )
 from redist.text.progress import stage
 
-# Similarities of rows for affinity propagation: made, compared and prepared, where the rows lie.
-
-
 Values = NDArray[Any]
 NOISE_BYTES = 2**23
 """Random numbers that are drawn at a time: every rank draws those of all rows, and keeps its own."""
+NUMBERS: dict[str, Any] = {"dtype": "numeric", "order": None, "accept_sparse": "csr"}
+"""What rows may be; scikit-learn's own fit takes sparse ones."""
 
 
 def similarities(rows: Rows) -> Values:
@@ -106,11 +103,9 @@ def prepare(matrix: Rows, preference: Values, random_state: np.random.RandomStat
 
 
 Numbers = NDArray[np.int64]
-NUMBERS: dict[str, Any] = {"dtype": "numeric", "order": None, "accept_sparse": "csr"}
-"""What rows may be; scikit-learn's own fit takes sparse ones."""
 
 
-class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  # type: ignore[misc]
+class AffinityPropagation(ClustersRows, sklearn.cluster.AffinityPropagation):  # type: ignore[misc]
     """Clusters around exemplars, over all ranks: ``sklearn.cluster.AffinityPropagation``.
 
     In an SPMD program::
@@ -128,9 +123,7 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> AffinityPropagation:
         """**Collective over** the communicator of ``X``. Find exemplars of the rows of ``X``."""
         if issparse(X):
-            with seeded_alike(self):
-                super().fit(X)
-            return self
+            return self._fit_whole(X)
         if self.affinity == "precomputed":
             rows = take_rows(self, X, on_gpu=True, dtype="numeric", order=None)
             if rows.n != rows.d:
@@ -157,10 +150,6 @@ class AffinityPropagation(KeepsAnswers, sklearn.cluster.AffinityPropagation):  #
         if self.affinity != "precomputed":
             self.cluster_centers_ = rows.fetch(np.asarray(chosen, dtype=np.int64))
         return self
-
-    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
-        """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X, progress=progress).labels_
 
     def predict(self, X: Any) -> Any:
         """**Collective.** The nearest exemplar of every row; global, cut as ``X``, if ``X`` is."""

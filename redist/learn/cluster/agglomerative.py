@@ -1,4 +1,8 @@
-"""AgglomerativeClustering on global arrays: chains of nearest neighbours, or a spanning tree, over ranks."""
+"""AgglomerativeClustering and FeatureAgglomeration on global arrays: merges of rows, and of columns.
+
+Rows by chains of nearest neighbours, or a spanning tree, over ranks; how far columns are apart is an
+exact sum over all ranks' rows.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +12,29 @@ from typing import Any
 import numpy as np
 import sklearn.cluster
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import linkage
 from sklearn.base import BaseEstimator
 from sklearn.metrics import DistanceMetric
+from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import TREE_METRICS, cut_tree, fit_context, single_linkage_label
 from redist.learn.given import take_rows
-from redist.learn.kept import KeepsAnswers
+from redist.learn.kernels.steps import pair_sums
 from redist.learn.near.nearest_chain import distance_columns, merge_all
 from redist.learn.near.spanning_tree import spanning_tree
+from redist.learn.over_ranks import ClustersRows, OverRanks
 from redist.learn.working import working
-from redist.spmd import Rows, all_rows, cut_like, is_global, whole_of
-from redist.text.progress import phase
+from redist.spmd import ExactGrid, Rows, all_rows, cut_like, is_global, largest, total_of, whole_of
+from redist.text.progress import phase, stage
 
 Values = NDArray[Any]
 NAMES = {"l2": "euclidean", "l1": "cityblock", "manhattan": "cityblock"}
 """Metrics by the names that SciPy has for them."""
+SQUARED, PLAIN = ("euclidean", "l2"), ("l1", "manhattan", "cityblock")
+"""Metrics that are sums over rows: of squares, and of magnitudes."""
 
 
-class AgglomerativeClustering(KeepsAnswers, sklearn.cluster.AgglomerativeClustering):  # type: ignore[misc]
+class AgglomerativeClustering(ClustersRows, sklearn.cluster.AgglomerativeClustering):  # type: ignore[misc]
     """A hierarchy of merges, over all ranks: ``sklearn.cluster.AgglomerativeClustering``.
 
     In an SPMD program::
@@ -48,20 +57,13 @@ class AgglomerativeClustering(KeepsAnswers, sklearn.cluster.AgglomerativeCluster
     ) -> AgglomerativeClustering:
         """**Collective over** the communicator of ``X``. Merge the rows of ``X``."""
         if self.connectivity is not None or not goes_over_ranks(self.metric):
-            super().fit(whole_of(X))
-            if is_global(X):
-                self.labels_ = cut_like(X, self.labels_)
-            return self
+            return self._fit_whole(X)
         rows = take_rows(self, X, dtype="numeric", order=None, ensure_min_samples=2)
         check_merging(self)
         merges = self._merges(rows)
         labels = take_merges(self, merges, rows.n)
         self.labels_ = labels if rows.given is None else cut_like(rows.given, labels)
         return self
-
-    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
-        """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X, progress=progress).labels_
 
     def _merges(self, rows: Rows) -> Values:
         """**Collective.** The merges of all rows."""
@@ -175,3 +177,63 @@ def _tree(
     merges = merges_of(rows, linkage, metric)
     out = (merges[:, :2].astype(int), 1, rows.n, None)
     return (*out, merges[:, 2].copy()) if return_distance else out
+
+
+class FeatureAgglomeration(OverRanks, sklearn.cluster.FeatureAgglomeration):  # type: ignore[misc]
+    """Columns merged into clusters of columns, over all ranks: ``sklearn.cluster.FeatureAgglomeration``.
+
+    In an SPMD program::
+
+        model = FeatureAgglomeration(n_clusters=16).fit(x)      # x: a global array
+        model.labels_                                           # of columns: NumPy, on every rank
+        model.transform(x)                                      # global, dim 0 cut as x
+
+    Distances of columns, ``2 d^2`` numbers, are added up over ranks once and exactly; merges are SciPy's, on
+    every rank alike. Other metrics than Euclidean and Manhattan, and ``connectivity``, gather the rows.
+    """
+
+    _per_row = ()
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> FeatureAgglomeration:
+        """**Collective over** the communicator of ``X``. Merge the columns of ``X``."""
+        if self.connectivity is not None or self.metric not in (*SQUARED, *PLAIN):
+            return self._fit_whole(X)
+        rows = take_rows(self, X, dtype="numeric", order=None, ensure_min_features=2)
+        check_merging(self)
+        rows.need("fit FeatureAgglomeration to", 8 * rows.d, 40 * rows.d * rows.d)
+        stage("distances")
+        merges = linkage(column_distances(rows, self.metric in SQUARED), self.linkage)
+        self.labels_ = take_merges(self, merges, rows.d)
+        self._n_features_out = self.n_clusters_
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """**Collective.** The pooled columns of each cluster; global, dim 0 cut as ``X``, if ``X`` is."""
+        if not is_global(X):
+            return super().transform(X)
+        check_is_fitted(self)
+        rows = take_rows(self, X, reset=False, dtype="numeric", order=None)
+        if not len(rows.local):
+            return rows.answer(np.empty((0, self.n_clusters_)))
+        return rows.answer(np.asarray(super().transform(rows.local)))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """**Collective.** Columns of the first size, each with the value of its cluster."""
+        if not is_global(X):
+            return super().inverse_transform(X)
+        check_is_fitted(self)
+        rows = take_rows(FeatureAgglomeration(), X, dtype="numeric", order=None)
+        _, places = np.unique(self.labels_, return_inverse=True)
+        return rows.answer(rows.local[:, places])
+
+
+def column_distances(rows: Rows, squared: bool) -> Values:
+    """**Collective.** How far each two columns are apart, in SciPy's order of pairs, on every rank."""
+    local = np.ascontiguousarray(rows.local, dtype=np.float64)
+    most = 2 * largest(rows.comm, local)
+    grid = ExactGrid.for_sum(most * most if squared else most, rows.n)
+    above = np.triu_indices(rows.d, k=1)
+    sums = pair_sums(local, grid, squared)[:, above[0], above[1]]
+    total: Values = total_of(rows.comm, sums).sum(axis=0)
+    return np.sqrt(total) if squared else total

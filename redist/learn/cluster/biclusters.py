@@ -13,12 +13,14 @@ from redist.learn.borrowed import fit_context
 from redist.learn.cluster.kmeans import KMeans
 from redist.learn.cluster.minibatch import MiniBatchKMeans
 from redist.learn.given import one_random_state, take_rows
-from redist.learn.kept import KeepsAnswers
-from redist.learn.vectors.blocks import inner, times
-from redist.learn.vectors.normalizing import balanced, bistochastic, logarithmic
+from redist.learn.over_ranks import OverRanks
+from redist.learn.vectors.eigenvectors import inner, times
 from redist.learn.vectors.singular_vectors import (
     SingularVectors,
+    balanced,
+    bistochastic,
     exact_singular_vectors,
+    logarithmic,
     random_singular_vectors,
 )
 from redist.runtime.ranks.world import comm_or_world
@@ -30,7 +32,7 @@ SPARE = 10
 """Random vectors beyond those asked for, as in scikit-learn."""
 
 
-class _OverRanks:
+class _Biclusters(OverRanks):
     """What both estimators do alike: checks, singular vectors, k-means on rows of a block."""
 
     row_labels_: Any
@@ -50,7 +52,7 @@ class _OverRanks:
         if issparse(X):
             return self._fit_whole(X)
         rows = take_rows(self, X, dtype=np.float64, accept_sparse="csr")
-        self._check_parameters(rows.n)  # type: ignore[attr-defined]
+        self._check_parameters(rows.n)
         rows.need(f"fit {type(self).__name__} to", 24 * rows.d, 8 * rows.d * 64)
         given = self.random_state
         if given is None:
@@ -66,7 +68,7 @@ class _OverRanks:
         """**Collective.** Fit; False if the scaled matrix is not finite."""
         raise NotImplementedError
 
-    def _fit_whole(self, X: Any) -> Any:
+    def _fit_whole(self, X: Any, **weights: Any) -> Any:
         """**Collective.** scikit-learn's own fit, on every rank; what the first one found."""
         given, comm = self.random_state, comm_or_world(None) if issparse(X) else _comm_of(X)
         if given is None:
@@ -100,7 +102,7 @@ class _OverRanks:
         self.column_labels_ = of_columns
 
 
-class SpectralCoclustering(_OverRanks, KeepsAnswers, sklearn.cluster.SpectralCoclustering):  # type: ignore[misc]
+class SpectralCoclustering(_Biclusters, sklearn.cluster.SpectralCoclustering):  # type: ignore[misc]
     """Clusters of rows together with columns, over all ranks: ``sklearn.cluster.SpectralCoclustering``.
 
     In an SPMD program::
@@ -130,7 +132,7 @@ class SpectralCoclustering(_OverRanks, KeepsAnswers, sklearn.cluster.SpectralCoc
         return True
 
 
-class SpectralBiclustering(_OverRanks, KeepsAnswers, sklearn.cluster.SpectralBiclustering):  # type: ignore[misc]
+class SpectralBiclustering(_Biclusters, sklearn.cluster.SpectralBiclustering):  # type: ignore[misc]
     """A checkerboard of clusters of rows and of columns, over all ranks: ``SpectralBiclustering``.
 
     In an SPMD program::

@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.given import take_rows
-from redist.learn.kept import KeepsAnswers
+from redist.learn.over_ranks import ClustersRows
 from redist.learn.working import working
 from redist.spmd import is_global
 from redist.text.progress import phase
@@ -21,7 +21,7 @@ BLOCK = 4096
 """Rows that are fetched to all ranks at a time."""
 
 
-class Birch(KeepsAnswers, sklearn.cluster.Birch):  # type: ignore[misc]
+class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
     """Clusters of a tree of features, over all ranks: ``sklearn.cluster.Birch`` for global arrays.
 
     In an SPMD program::
@@ -76,10 +76,6 @@ class Birch(KeepsAnswers, sklearn.cluster.Birch):  # type: ignore[misc]
     def _own_labels(self, local: Values) -> Values:
         """**Local.** The labels of rows."""
         return np.asarray(self._predict(local)) if len(local) else np.empty(0, np.int64)
-
-    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
-        """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X, progress=progress).labels_
 
     def predict(self, X: Any) -> Any:
         """**Collective.** The cluster of the nearest subcluster; global, cut as ``X``, if ``X`` is."""

@@ -25,17 +25,16 @@ from redist.learn.cluster.lloyd import (
     label_rows,
     mean_of,
     run_lloyd,
+    squared_norms,
     variance_of,
 )
-from redist.learn.cluster.seeding import squared_norms
-from redist.learn.given import one_random_state, seeded_alike, take_rows, take_weights
-from redist.learn.kept import KeepsAnswers
+from redist.learn.given import one_random_state, take_rows, take_weights
 from redist.spmd import Rows, all_rows, total_of
 
 Values = NDArray[Any]
 
 
-class BisectingKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.BisectingKMeans):  # type: ignore[misc]
+class BisectingKMeans(RowsOfCenters, sklearn.cluster.BisectingKMeans):  # type: ignore[misc]
     """K-means by cutting clusters in two, over all ranks: ``sklearn.cluster.BisectingKMeans``.
 
     In an SPMD program::
@@ -51,9 +50,7 @@ class BisectingKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.BisectingKMea
     ) -> BisectingKMeans:
         """**Collective over** the communicator of ``X``. Cut its rows in two until there are enough."""
         if issparse(X):
-            with seeded_alike(self):
-                super().fit(X, y, sample_weight)
-            return self
+            return self._fit_whole(X, sample_weight=sample_weight)
         rows = take_rows(self, X, **SPARSE_TOO)
         check_counts(self, rows)
         rows.need("fit BisectingKMeans to", 2 * rows.d * rows.dtype.itemsize + 40)

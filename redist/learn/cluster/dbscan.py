@@ -1,4 +1,9 @@
-"""DBSCAN on global arrays: rows are searched by slabs of space, and parts of clusters joined over ranks."""
+"""DBSCAN on global arrays: rows are searched by slabs of space, and parts of clusters joined over ranks.
+
+On GPUs every rank compares its rows with the tiles of all, and joins what is near. It holds, for all
+rows, whether they are core rows, the part and the cluster of each: 9 bytes a row, and a few more for a
+moment; with weights 16 more.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +18,29 @@ from scipy.sparse import issparse
 from redist import pgas
 from redist.learn.borrowed import fit_context
 from redist.learn.given import FLOATS, take_rows, take_weights
-from redist.learn.kept import KeepsAnswers
-from redist.learn.kernels.cuda.near import MOST_DIMS
+from redist.learn.kernels.cuda.near import (
+    MOST_DIMS,
+    flatten,
+    join_near,
+    join_told,
+    least_near,
+    weigh_near,
+)
 from redist.learn.kernels.steps import join_lists
-from redist.learn.near.components import number_parts
-from redist.learn.near.dense_on_gpu import find_dense_on_gpu
-from redist.learn.near.near_lists import ListPart, NearLists, near_lists
+from redist.learn.near.near_lists import ListPart, NearLists, near_lists, number_parts
 from redist.learn.near.searching import Search, is_euclidean
-from redist.spmd import ExactGrid, Rows, cut_like, is_global, lies_on_gpu, total_of, whole_of
+from redist.learn.over_ranks import ClustersWeightedRows
+from redist.runtime.cuda.arrays import to_device, to_host
+from redist.runtime.cuda.loops import functions_for
+from redist.spmd import (
+    ExactGrid,
+    Rows,
+    Totals,
+    Visits,
+    largest,
+    lies_on_gpu,
+    total_of,
+)
 from redist.text.progress import phase
 
 Values = NDArray[Any]
@@ -28,9 +48,10 @@ Numbers = NDArray[np.int64]
 KEPT_BYTES = 2**27
 """Lists of neighbours that are kept for the second use; beyond that all are searched for again."""
 NO_CLUSTER = np.iinfo(np.int64).max
+NO_CLUSTER_ON_GPU = int(np.iinfo(np.int32).max)
 
 
-class DBSCAN(KeepsAnswers, sklearn.cluster.DBSCAN):  # type: ignore[misc]
+class DBSCAN(ClustersWeightedRows, sklearn.cluster.DBSCAN):  # type: ignore[misc]
     """Clusters of dense regions, over all ranks: ``sklearn.cluster.DBSCAN`` for global arrays.
 
     In an SPMD program::
@@ -56,7 +77,7 @@ class DBSCAN(KeepsAnswers, sklearn.cluster.DBSCAN):  # type: ignore[misc]
     ) -> DBSCAN:
         """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``."""
         if issparse(X) or self.metric == "precomputed":
-            return self._fit_whole(X, sample_weight)
+            return self._fit_whole(X, sample_weight=sample_weight)
         stays = lies_on_gpu(X) and is_euclidean(self.metric, self.p, self.metric_params)
         stays = stays and X.shape[-1] <= MOST_DIMS
         rows = take_rows(self, X, on_gpu=stays, dtype="numeric", order=None, accept_sparse="csr")
@@ -91,19 +112,6 @@ class DBSCAN(KeepsAnswers, sklearn.cluster.DBSCAN):  # type: ignore[misc]
         self.core_sample_indices_ = pgas.nonzero(mask)[0]
         self.components_ = rows.given[mask]
         return self
-
-    def _fit_whole(self, X: Any, sample_weight: Any) -> DBSCAN:
-        """**Collective.** scikit-learn's own fit, on every rank alike."""
-        super().fit(whole_of(X), sample_weight=whole_of(sample_weight))
-        if is_global(X):
-            self.labels_ = cut_like(X, self.labels_)
-        return self
-
-    def fit_predict(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
-    ) -> Any:
-        """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X, sample_weight=sample_weight, progress=progress).labels_
 
 
 def dbscan(
@@ -209,3 +217,80 @@ def _combine(how: Any, part: ListPart, values: Values, into: Values, nothing: An
         found[some] = how.reduceat(values, part.ends[:-1][some])
     own = into[part.first : part.first + len(some)]
     how(own, found, out=own)
+
+
+def find_dense_on_gpu(
+    rows: Rows, weights: Values | None, eps: float, min_samples: int
+) -> tuple[Values, Values]:
+    """**Collective.** The cluster of each own row, and whether it is a core row; both on the GPU.
+
+    Distances are Euclidean, and compared as scikit-learn's trees do. Clusters are numbered in the order
+    of their first core rows; a row at the border of several belongs to the first.
+    """
+    xp, visits, limit = functions_for(rows.local), Visits(rows), float(eps) * float(eps)
+    is_core = _weights_near(rows, visits, weights, limit) >= min_samples
+    core = _CoreRows(rows, is_core)
+    parent = xp.arange(rows.n, dtype=np.int32)
+    mine, numbers = core.of(rows.first, rows.local)
+    for first, tile in visits:
+        is_own = first == rows.first and len(tile) == len(rows.local)
+        theirs = (mine, numbers) if is_own else core.of(first, tile)
+        join_near(mine, numbers, *theirs, limit, parent)
+    _agree(rows, parent)
+    starts = core.every & (parent == xp.arange(rows.n, dtype=np.int32))
+    clusters = (xp.cumsum(starts, dtype=np.int64) - 1).astype(np.int32)[parent]
+    labels = xp.full(len(rows.local), NO_CLUSTER_ON_GPU, np.int32)
+    labels[numbers - rows.first] = clusters[numbers]
+    outer = xp.flatnonzero(~is_core)
+    points, found = rows.local[outer], labels[outer]
+    for first, tile in visits:
+        theirs = core.of(first, tile)
+        least_near(points, theirs[0], clusters[theirs[1]], limit, found)
+    labels[outer] = found
+    return xp.where(labels == NO_CLUSTER_ON_GPU, -1, labels).astype(np.int64), is_core
+
+
+class _CoreRows:
+    """The core rows of all ranks, by their tiles."""
+
+    def __init__(self, rows: Rows, is_core: Any) -> None:
+        self.every = to_device(rows.gather(is_core))
+
+    def of(self, first: int, tile: Any) -> tuple[Any, Any]:
+        """**Local.** Those of a tile, and their numbers in the whole."""
+        xp = functions_for(tile)
+        here = xp.flatnonzero(self.every[first : first + len(tile)])
+        return xp.ascontiguousarray(tile[here]), (here + first).astype(np.int32)
+
+
+def _weights_near(rows: Rows, visits: Visits, weights: Values | None, limit: float) -> Any:
+    """**Collective.** How much is near each own row, itself included: an exact sum, rounded once."""
+    xp, parts = functions_for(rows.local), None
+    if weights is not None:
+        grid = ExactGrid.for_sum(largest(rows.comm, weights), rows.n)
+        parts = xp.stack(grid.split(to_device(rows.gather(weights))))
+    sums = xp.zeros((2, len(rows.local)))
+    for first, tile in visits:
+        theirs = None
+        if parts is not None:
+            theirs = xp.ascontiguousarray(parts[:, first : first + len(tile)])
+        weigh_near(rows.local, tile, limit, theirs, sums)
+    return sums[0] + sums[1]
+
+
+def _agree(rows: Rows, parent: Any) -> None:
+    """**Collective.** Let all ranks know of the same parts: each joins with what others found lowest.
+
+    In a round every part meets those that share a row with it on any rank, until all ranks say the same.
+    """
+    flatten(rows.local, parent)
+    if rows.comm.size == 1:
+        return
+    lowest = Totals(rows.comm, rows.n, "min", np.int32)
+    while True:
+        own = to_host(parent)
+        told = lowest(own)
+        if not total_of(rows.comm, np.array([(told != own).any()], np.int64))[0]:
+            return
+        join_told(rows.local, parent, to_device(told))
+        flatten(rows.local, parent)

@@ -21,11 +21,11 @@ from redist.learn.borrowed import (
     tree_to_labels,
 )
 from redist.learn.given import take_rows
-from redist.learn.kept import KeepsAnswers
 from redist.learn.kernels.cuda.near import MOST_DIMS, MOST_NEAREST
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search, is_euclidean
 from redist.learn.near.spanning_tree import spanning_tree
+from redist.learn.over_ranks import ClustersRows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
 from redist.spmd import Rows, all_rows, cut_like, is_global, lies_on_gpu, whole_of
@@ -36,7 +36,7 @@ Numbers = NDArray[np.int64]
 PLAIN = ("euclidean", "l2")
 
 
-class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
+class HDBSCAN(ClustersRows, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
     """Clusters by a hierarchy of densities, over all ranks: ``sklearn.cluster.HDBSCAN`` for global arrays.
 
     In an SPMD program::
@@ -49,6 +49,8 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
     Metrics that no tree searches, ``algorithm="brute"``, matrices of distances and sparse ones go to
     scikit-learn's own ``fit``, whole on every rank; ``store_centers`` gathers the rows.
     """
+
+    _per_row = ("labels_", "probabilities_")
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> HDBSCAN:
@@ -96,10 +98,6 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
             self.labels_ = rows.answer(labels[own])
             self.probabilities_ = rows.answer(strengths[own])
         return self
-
-    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
-        """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X, progress=progress).labels_
 
     def dbscan_clustering(self, cut_distance: float, min_cluster_size: int = 5) -> Any:
         """**Collective.** The clusters of DBSCAN without borders, cut as the labels are."""
@@ -187,14 +185,6 @@ class HDBSCAN(KeepsAnswers, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         kept = np.ones(n, bool) if rest.n == n else labels > OUTLIERS["infinite"]["label"]
         self.labels_, self.probabilities_ = labels[kept], strengths[kept]
         self._weighted_cluster_center(whole)
-
-    def _fit_whole(self, X: Any) -> HDBSCAN:
-        """**Collective.** scikit-learn's own fit, on every rank alike."""
-        super().fit(whole_of(X))
-        if is_global(X):
-            self.labels_ = cut_like(X, self.labels_)
-            self.probabilities_ = cut_like(X, self.probabilities_)
-        return self
 
 
 def _finite_rows(rows: Rows, finite: NDArray[np.bool_]) -> tuple[Rows, Rows]:

@@ -18,15 +18,16 @@ from redist.learn.borrowed import fit_context
 from redist.learn.cluster.lloyd import (
     Clusters,
     WeightedRows,
+    choose_seeds,
     inertia_of,
     label_rows,
     mean_of,
     run_lloyd,
+    squared_norms,
     variance_of,
 )
-from redist.learn.cluster.seeding import choose_seeds, squared_norms
-from redist.learn.given import one_random_state, seeded_alike, take_rows, take_weights
-from redist.learn.kept import KeepsAnswers
+from redist.learn.given import one_random_state, take_rows, take_weights
+from redist.learn.over_ranks import ClustersWeightedRows
 from redist.runtime.cuda.loops import functions_for
 from redist.spmd import Rows, draw_distinct, is_global, total_of, whole_of
 
@@ -35,7 +36,7 @@ SPARSE_TOO: dict[str, Any] = {"accept_sparse": "csr", "accept_large_sparse": Fal
 """What scikit-learn's own fit takes besides; its errors say so."""
 
 
-class RowsOfCenters:
+class RowsOfCenters(ClustersWeightedRows):
     """What estimators with centres do with rows: predict, transform, score."""
 
     cluster_centers_: Values
@@ -58,13 +59,6 @@ class RowsOfCenters:
             return rows.answer(np.empty((0, len(self.cluster_centers_)), rows.dtype))
         return rows.answer(_distances(rows, self.cluster_centers_))
 
-    def fit_predict(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
-    ) -> Any:
-        """**Collective.** Fit, and give the labels of the same rows."""
-        fitted: Any = self
-        return fitted.fit(X, sample_weight=sample_weight, progress=progress).labels_
-
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
     ) -> Any:
@@ -83,7 +77,7 @@ class RowsOfCenters:
         return -inertia_of(rows, weights, self.cluster_centers_, labels)
 
 
-class KMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.KMeans):  # type: ignore[misc]
+class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
     """K-means, over all ranks: ``sklearn.cluster.KMeans`` for global arrays.
 
     In an SPMD program::
@@ -110,9 +104,7 @@ class KMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.KMeans):  # type: igno
         estimators. By default there is a line if it takes more than 5 s, and with False nothing.
         """
         if issparse(X):
-            with seeded_alike(self):
-                super().fit(X, y, sample_weight)
-            return self
+            return self._fit_whole(X, sample_weight=sample_weight)
         rows = take_rows(self, X, on_gpu=True, **SPARSE_TOO)
         check_counts(self, rows)
         seeded = isinstance(self.init, str) and self.init == "k-means++"

@@ -19,15 +19,14 @@ from redist.learn.cluster.kmeans import (
     given_centers,
 )
 from redist.learn.cluster.lloyd import inertia_of, label_rows, mean_of, variance_of
-from redist.learn.given import one_random_state, seeded_alike, take_rows, take_weights
-from redist.learn.kept import KeepsAnswers
+from redist.learn.given import one_random_state, take_rows, take_weights
 from redist.spmd import Rows, RunningSums, largest
 from redist.text.progress import stage
 
 Values = NDArray[Any]
 
 
-class MiniBatchKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.MiniBatchKMeans):  # type: ignore[misc]
+class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: ignore[misc]
     """K-means by batches, over all ranks: ``sklearn.cluster.MiniBatchKMeans`` for global arrays.
 
     In an SPMD program::
@@ -50,9 +49,7 @@ class MiniBatchKMeans(RowsOfCenters, KeepsAnswers, sklearn.cluster.MiniBatchKMea
     ) -> MiniBatchKMeans:
         """**Collective over** the communicator of ``X``. Find centres by steps on batches of its rows."""
         if issparse(X):
-            with seeded_alike(self):
-                super().fit(X, y, sample_weight)
-            return self
+            return self._fit_whole(X, sample_weight=sample_weight)
         rows = take_rows(self, X, **SPARSE_TOO)
         check_counts(self, rows)
         self._settle_counts(rows)

@@ -15,13 +15,10 @@ from sklearn.metrics import pairwise_distances
 
 from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
 from redist.learn.given import take_rows
-from redist.learn.kept import KeepsAnswers
-from redist.learn.kernels import twins
-from redist.learn.kernels.growing import is_fused_by_scipy
-from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
-from redist.learn.near.spanning_tree import grow
+from redist.learn.near.spanning_tree import Apart, OutsideTree, approach, grow, is_fused_by_scipy
+from redist.learn.over_ranks import OverRanks
 from redist.spmd import Rows, cut_like, is_global, whole_of
 from redist.text.progress import phase
 
@@ -32,7 +29,7 @@ Graph = tuple[Values, Values, Values, Values]
 """The order of rows, core distances, reachability, and from which row each was reached."""
 
 
-class OPTICS(KeepsAnswers, sklearn.cluster.OPTICS):  # type: ignore[misc]
+class OPTICS(OverRanks, sklearn.cluster.OPTICS):  # type: ignore[misc]
     """Rows in order of density, over all ranks: ``sklearn.cluster.OPTICS`` for global arrays.
 
     In an SPMD program::
@@ -46,6 +43,8 @@ class OPTICS(KeepsAnswers, sklearn.cluster.OPTICS):  # type: ignore[misc]
     scikit-learn's own ``fit``, whole on every rank; ``memory`` is not used.
     """
 
+    _per_row = ("ordering_", "core_distances_", "reachability_", "predecessor_", "labels_")
+
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> OPTICS:
         """**Collective over** the communicator of ``X``. Order its rows, and cut clusters from them.
@@ -54,8 +53,7 @@ class OPTICS(KeepsAnswers, sklearn.cluster.OPTICS):  # type: ignore[misc]
         a terminal, elsewhere a line if it takes more than 5 s, and with False nothing.
         """
         if issparse(X) or self.metric == "precomputed" or self.metric in BOOLEAN_METRICS:
-            super().fit(whole_of(X))
-            return self._cut(X) if is_global(X) else self
+            return self._fit_whole(X)
         rows = take_rows(self, X, dtype=float, accept_sparse="csr")
         rows.need("fit OPTICS to", 24 * rows.d + 64, 56 * rows.n)
         graph = optics_graph(
@@ -64,7 +62,7 @@ class OPTICS(KeepsAnswers, sklearn.cluster.OPTICS):  # type: ignore[misc]
         )  # fmt: skip
         self.ordering_, self.core_distances_, self.reachability_, self.predecessor_ = graph
         self.labels_ = self._labels(graph)
-        return self._cut(rows.given) if rows.given is not None else self
+        return self._cut_like(X) if is_global(X) else self
 
     def _labels(self, graph: Graph) -> Values:
         """**Local.** The clusters, from the order of all rows."""
@@ -88,12 +86,6 @@ class OPTICS(KeepsAnswers, sklearn.cluster.OPTICS):  # type: ignore[misc]
                 reachability=reach, core_distances=core, ordering=ordering, eps=eps
             )
         )
-
-    def _cut(self, x: Any) -> OPTICS:
-        """**Local.** What every row has, as global arrays."""
-        for name in ("ordering_", "core_distances_", "reachability_", "predecessor_", "labels_"):
-            setattr(self, name, cut_like(x, np.asarray(getattr(self, name))))
-        return self
 
 
 def compute_optics_graph(
@@ -208,4 +200,4 @@ def _step(
             far = cdist(added[None, 4:], others, "minkowski", **options)[0]
         else:
             far = np.asarray(pairwise_distances(added[None, 4:], others, metric, **options))[0]
-    outside.offer(twins.approach(outside, far, apart, added), offer)
+    outside.offer(approach(outside, far, apart, added), offer)

@@ -12,10 +12,10 @@ from scipy.sparse import issparse
 
 from redist.learn.borrowed import cluster_qr, discretize, fit_context
 from redist.learn.cluster.kmeans import KMeans
-from redist.learn.given import one_random_state, seeded_alike, take_rows
-from redist.learn.kept import KeepsAnswers
+from redist.learn.given import one_random_state, take_rows
 from redist.learn.near.nearest import nearest_rows
 from redist.learn.near.searching import Search
+from redist.learn.over_ranks import ClustersRows
 from redist.learn.vectors.affinities import (
     SYMMETRIC,
     ScaledAffinity,
@@ -26,10 +26,14 @@ from redist.learn.vectors.affinities import (
     nearest_affinity,
     transposed_rows,
 )
-from redist.learn.vectors.blocks import with_signs
-from redist.learn.vectors.eigenvectors import block_width, largest_eigenvectors, start_block
+from redist.learn.vectors.eigenvectors import (
+    block_width,
+    largest_eigenvectors,
+    start_block,
+    with_signs,
+)
 from redist.runtime.cuda.loops import functions_for
-from redist.spmd import Rows, all_rows, cut_like, is_global, total_of, whole_of
+from redist.spmd import Rows, all_rows, total_of
 from redist.text.progress import stage
 
 Values = NDArray[Any]
@@ -39,7 +43,7 @@ ON_GPU = ("rbf", "precomputed")
 """Affinities that stay on a GPU if the rows are there."""
 
 
-class SpectralClustering(KeepsAnswers, sklearn.cluster.SpectralClustering):  # type: ignore[misc]
+class SpectralClustering(ClustersRows, sklearn.cluster.SpectralClustering):  # type: ignore[misc]
     """Clusters of a graph of affinities, over all ranks: ``sklearn.cluster.SpectralClustering``.
 
     In an SPMD program::
@@ -60,6 +64,7 @@ class SpectralClustering(KeepsAnswers, sklearn.cluster.SpectralClustering):  # t
 
     labels_: Any
     affinity_matrix_: Any
+    _per_row = ("labels_", "affinity_matrix_")
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> SpectralClustering:
@@ -99,20 +104,6 @@ class SpectralClustering(KeepsAnswers, sklearn.cluster.SpectralClustering):  # t
         if self.verbose and rows.comm.rank == 0:
             print(f"Computing label assignment using {self.assign_labels}")
         self.labels_ = rows.answer(self._label(rows, vectors, random_state))
-        return self
-
-    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
-        """**Collective.** The labels of the rows of ``X``."""
-        return self.fit(X, progress=progress).labels_
-
-    def _fit_whole(self, X: Any) -> SpectralClustering:
-        """**Collective.** scikit-learn's own fit, on every rank alike."""
-        with seeded_alike(self):
-            super().fit(whole_of(X))
-        if is_global(X):
-            self.labels_ = cut_like(X, self.labels_)
-            if not issparse(self.affinity_matrix_):
-                self.affinity_matrix_ = cut_like(X, self.affinity_matrix_)
         return self
 
     def _affinities(self, rows: Rows) -> Any:

@@ -2,17 +2,17 @@
 
 In an SPMD program::
 
-    from redist.learn.datasets import make_blobs, make_moons
+from redist.learn.datasets import make_blobs, make_moons
 
-    x, y = make_blobs(1_000_000, 8, centers=5, random_state=0, type="{x}, {}")
+x, y = make_blobs(1_000_000, 8, centers=5, random_state=0, type="{x}, {}")
 
-Names and arguments are those of ``sklearn.datasets``. The values come from a seed and the number of the row
-alone: they are the same for every number of ranks and every type, and are not the draws of scikit-learn.
+Names and arguments are those of ``sklearn.datasets``. The values come from a seed and the number of the
+row alone: they are the same for every number of ranks and every type, and are not the draws of scikit-
+learn.
 """
 
-from redist.learn.datasets.blobs import make_blobs
 from redist.learn.datasets.blocks import make_biclusters, make_checkerboard
-from redist.learn.datasets.classes import make_classification
+from redist.learn.datasets.clouds import make_blobs, make_classification
 from redist.learn.datasets.curves import make_circles, make_moons, make_s_curve, make_swiss_roll
 
 __all__ = [

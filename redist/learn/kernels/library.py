@@ -1,4 +1,4 @@
-"""The library of compiled loops, where it could be built."""
+"""Where loops are: the library of those in C, if it could be built, and the text of those for GPUs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ SUFFIX = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 
 TURN = 2**26
 """Steps of a loop in C before Python has a turn: an interrupt waits no longer."""
+C_TYPES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+"""Types of the numbers that loops are compiled for."""
 
 
 def in_turns(n: int, steps_each: int) -> Iterator[slice]:
@@ -65,3 +67,12 @@ def address(values: Values | None) -> ctypes.c_void_p:
     """**Local.** Where an array lies, for C, which takes rows one after another; None lies nowhere."""
     assert values is None or values.flags.c_contiguous
     return ctypes.c_void_p(None if values is None else values.ctypes.data)
+
+
+@lru_cache(maxsize=16)
+def source_of(*names: str) -> str:
+    """**Local.** The text of files of loops, after what all of them share."""
+    folder = Path(__file__).with_name("cuda")
+    return "\n".join(
+        (folder / f"{one}.cu").read_text(encoding="utf-8") for one in ("threads", *names)
+    )

@@ -13,17 +13,22 @@ from redist.learn.metrics.comparisons import (
     adjusted_mutual_info_score,
     adjusted_rand_score,
     completeness_score,
+    contingency_matrix,
     fowlkes_mallows_score,
     homogeneity_completeness_v_measure,
     homogeneity_score,
     mutual_info_score,
     normalized_mutual_info_score,
+    pair_confusion_matrix,
     rand_score,
     v_measure_score,
 )
-from redist.learn.metrics.contingency import contingency_matrix, pair_confusion_matrix
-from redist.learn.metrics.silhouette import silhouette_samples, silhouette_score
-from redist.learn.metrics.spread import calinski_harabasz_score, davies_bouldin_score
+from redist.learn.metrics.silhouette import (
+    calinski_harabasz_score,
+    davies_bouldin_score,
+    silhouette_samples,
+    silhouette_score,
+)
 
 __all__ = [
     "adjusted_mutual_info_score",

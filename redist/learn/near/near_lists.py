@@ -1,6 +1,8 @@
-"""All rows within a radius of each row, as lists, a part at a time.
+"""All rows within a radius of each row, as lists, a part at a time; and the parts of the graph that they are.
 
-Lists name *items*: first the rows that this rank looks after, then others' rows that it knows of.
+Lists name *items*: first the rows that this rank looks after, then others' rows that it knows of. Each
+rank joins what it knows of; a row that several ranks know of joins their parts. Ranks tell each other one
+pair for each two parts that meet so, and each finds the same answer.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from redist.learn.near.searching import OWN_ROWS, Search, parts_of
-from redist.learn.near.slabs import Slabs
-from redist.spmd import Passing, Rows, Visits
+from redist.learn.near.searching import OWN_ROWS, Search, Slabs, parts_of
+from redist.runtime.ranks.world import Comm
+from redist.spmd import Passing, Rows, Visits, all_parts
 from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
@@ -133,3 +137,46 @@ def _part_of(first: int, found: NDArray[np.object_]) -> ListPart:
     if len(found):
         np.concatenate(found, out=indices, casting="same_kind")
     return ListPart(first, ends, indices)
+
+
+def number_parts(
+    comm: Comm, lists: NearLists, marked: NDArray[np.bool_], parent: Numbers
+) -> Numbers:
+    """**Collective.** The part of each marked item, over all ranks; -1 for items that are not marked.
+
+    ``parent`` leads every item to the root of its part on this rank. Parts are numbered in the order of
+    their lowest rows.
+    """
+    items = np.flatnonzero(marked)
+    roots, own = np.unique(_roots(parent)[items], return_inverse=True)
+    lowest = np.full(len(roots), np.iinfo(np.int64).max)
+    np.minimum.at(lowest, own, lists.numbers[items])
+    every, begin = all_parts(comm, lowest)
+    here = np.full(len(parent), -1)
+    here[items] = own + begin[comm.rank]
+    there = lists.tell(here[: lists.n_own])
+    both = marked[lists.n_own :]
+    pairs, _ = all_parts(comm, _distinct(here[lists.n_own :][both], there[both]))
+    n = len(every)
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (n, n))
+    count, joined = connected_components(graph, directed=False)
+    least = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(least, joined, every)
+    place = np.empty(count, np.int64)
+    place[np.argsort(least, kind="stable")] = np.arange(count)
+    out = np.full(len(parent), -1)
+    out[items] = place[joined[here[items]]]
+    return out
+
+
+def _roots(parent: Numbers) -> Numbers:
+    while True:
+        above = parent[parent]
+        if np.array_equal(above, parent):
+            return parent
+        parent = above
+
+
+def _distinct(one: Numbers, other: Numbers) -> Numbers:
+    """Each pair once."""
+    return np.unique(np.stack([one, other], axis=1), axis=0)

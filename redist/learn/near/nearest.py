@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.learn.kernels.cuda.near import least_squares
-from redist.learn.near.searching import Search, nearest_distances, parts_of, rows_within
-from redist.learn.near.slabs import Slabs
+from redist.learn.near.searching import Search, Slabs, nearest_distances, parts_of, rows_within
 from redist.runtime.cuda.loops import functions_for
 from redist.spmd import Passing, Rows, Visits, total_of
 from redist.text.progress import Said, nothing

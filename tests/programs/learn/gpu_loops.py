@@ -13,9 +13,8 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from redist.learn.kernels.cuda import near
-from redist.learn.kernels.cuda.prim import OutsideOnGpu
-from redist.learn.kernels.growing import step_of
-from redist.learn.kernels.outside_tree import Apart, OutsideTree
+from redist.learn.kernels.cuda.near import OutsideOnGpu
+from redist.learn.near.spanning_tree import Apart, OutsideTree, step_of
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.spmd import ExactGrid
 from tests.fakes import numpy_cupy as standin

@@ -15,19 +15,22 @@ from sklearn.neighbors import NearestNeighbors, radius_neighbors_graph
 from sklearn.utils.extmath import randomized_svd
 
 from redist.learn.kernels.steps import join_lists
-from redist.learn.near.components import number_parts
-from redist.learn.near.near_lists import near_lists
+from redist.learn.near.near_lists import near_lists, number_parts
 from redist.learn.near.nearest import distances_to_nearest, nearest_rows
-from redist.learn.near.searching import Search
-from redist.learn.near.slabs import Slabs
+from redist.learn.near.searching import Search, Slabs
 from redist.learn.vectors.affinities import (
     ScaledAffinity,
     diagonal_of,
     gaussian_rows,
     nearest_affinity,
 )
-from redist.learn.vectors.blocks import inner, orthonormal
-from redist.learn.vectors.eigenvectors import block_width, largest_eigenvectors, start_block
+from redist.learn.vectors.eigenvectors import (
+    block_width,
+    inner,
+    largest_eigenvectors,
+    orthonormal,
+    start_block,
+)
 from redist.learn.vectors.singular_vectors import exact_singular_vectors, random_singular_vectors
 from redist.spmd import Rows, all_parts, own_range
 from tests.programs.together import main, run_named

@@ -19,7 +19,7 @@ import redist
 from redist import pgas
 from redist.learn.cluster import AffinityPropagation, SpectralClustering
 from redist.learn.cluster.affinity import similarities
-from redist.learn.kernels.cuda import messages as on_gpu
+from redist.learn.kernels import messages as on_gpu
 from redist.learn.kernels.messages import Messages
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.spmd import ExactGrid, Rows, median_of_all, own_range

@@ -16,10 +16,8 @@ from sklearn.metrics.pairwise import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 import redist.errors
-from redist.learn.kernels.growing import loop_of, step_of
-from redist.learn.kernels.outside_tree import Apart, OutsideTree
 from redist.learn.near import spanning_tree as growing
-from redist.learn.near.spanning_tree import spanning_tree
+from redist.learn.near.spanning_tree import Apart, OutsideTree, loop_of, spanning_tree, step_of
 from redist.spmd import Rows
 from tests.programs.learn.primitives import COMM, RANK, SIZE, rows_of, sets
 from tests.programs.together import main, run_named

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.learn.kernels.cuda.sources import C_TYPES, source_of
+from redist.learn.kernels.library import C_TYPES, source_of
 from redist.runtime.cuda.arrays import device_address, to_device, to_host
 from redist.runtime.cuda.loops import MOST_SHARED_BYTES, functions_for, n_processors, run_loop
 from redist.spmd import ExactGrid

@@ -1,7 +1,8 @@
 """Pairs of points on a GPU: what is near each, how near the nearest are, and the sums of what is near.
 
 Points are ``n, d`` arrays of one type on the GPU, floats of single or double precision. Distances are
-compared as squares, worked out in double precision as scikit-learn's trees do: the same bits.
+compared as squares, worked out in double precision as scikit-learn's trees do: the same bits. Also a
+spanning tree that grows on a GPU: the points outside it stay there, and so does what steps tell.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.learn.kernels.cuda.sources import C_TYPES, source_of
+from redist.learn.kernels.library import C_TYPES, source_of
+from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
 from redist.spmd import ExactGrid
 
@@ -25,6 +27,14 @@ HELD_BYTES, MOST_HELD, GROUP = 2**14, 1024, 8
 BLOCKS = 64
 """Blocks that are started for each processor, at most."""
 FAR = np.inf
+TREE_THREADS = 256
+"""Of a block of a growing tree."""
+TREE_BLOCKS = 4
+"""Blocks for each processor, at most."""
+STAGE = 4096
+"""Steps after which fewer blocks may do."""
+SHARED_BYTES = 8 * (3 * TREE_THREADS + 1)
+"""What a block takes of a processor's memory, as prim.cu lays it out."""
 
 
 def weigh_near(points: Any, others: Any, limit: float, weights: Any, sums: Any) -> None:
@@ -136,3 +146,45 @@ def _run_plain(points: Any, loop: str, parent: Any, *args: Any) -> None:
     blocks = _blocks(-(-len(parent) // THREADS))
     source = source_of("pairs", "near")
     run_loop(source, loop, blocks, THREADS, parent, *args, options=_options(points))
+
+
+class OutsideOnGpu:
+    """As :class:`redist.learn.near.spanning_tree.OutsideTree`, on a GPU."""
+
+    __slots__ = ("_found", "_parts", "_told", "state")
+
+    def __init__(self, rows: Any, core: Any, first: int) -> None:
+        xp, (n, d) = functions_for(rows), rows.shape
+        self._parts = (
+            xp.ascontiguousarray(rows.T, dtype=np.float64), xp.full(n, np.inf), xp.zeros(n, np.int64),
+            xp.array(core, dtype=np.float64), xp.arange(first, first + n, dtype=np.int64), n, d,
+        )  # fmt: skip
+        self.state = xp.zeros(4, np.int64)
+        """Places in use, the place offered last or -1, blocks that have arrived, steps that are done."""
+        self.state[:2] = to_device(np.array([n, -1]))
+        self._found = xp.zeros(TREE_BLOCKS * n_processors(), np.int64)
+        self._told = xp.zeros((2, d + 4))
+
+    def grow(self, alpha: float, added: Any, offer: Any) -> None:
+        """**Local.** Let the tree have a point more, and offer the nearest of those outside; in memory."""
+        self._told[0] = to_device(added)
+        self._run(self._told, 0, alpha, self._parts[-2], 1)
+        offer[:] = to_host(self._told[1])
+
+    def grow_alone(self, added: Any, found: Any, alpha: float) -> None:
+        """**Local.** Take all points, nearest first, into the rows of ``found``; nobody waits in between."""
+        steps = len(found) - 1
+        told = functions_for(self.state).zeros((steps + 1, len(added)))
+        told[0] = to_device(added)
+        for done in range(0, steps, STAGE):
+            self._run(told, len(added), alpha, steps - done, min(STAGE, steps - done))
+        found[:] = to_host(told[:, :3])
+
+    def _run(self, told: Any, advance: int, alpha: float, n: int, times: int) -> None:
+        """**Local.** Start steps for at most ``n`` points outside."""
+        blocks = min(-(-n // TREE_THREADS), TREE_BLOCKS * n_processors())
+        run_loop(
+            source_of("prim"), "grow", blocks, TREE_THREADS, *self._parts, self.state, told, advance,
+            float(alpha), np.inf, self._found, options=(f"-DTHREADS={TREE_THREADS}",),
+            shared_bytes=SHARED_BYTES, times=times,
+        )  # fmt: skip

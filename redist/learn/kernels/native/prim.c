@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define PART 64 /* points of which the nearest is known, as PART in outside_tree.py */
+#define PART 64 /* points of which the nearest is known, as PART in spanning_tree.py */
 
 enum { SIDE = 4 * LANES_F64 }; /* points that are looked at together */
 

@@ -1,19 +1,25 @@
-"""Fitted estimators in pickles: an answer that is a global array is there on its own rank, else refused.
+"""What estimators over ranks do alike: scikit-learn's own fit on whole rows, labels of a fit, pickles.
 
-A model that was fitted on several ranks and pickled by one of them loads alone and predicts. Its ``labels_``
-are a tile of one rank there, so that asking for them raises, with what to write before pickling.
+An answer that is a global array is there, in a pickle, on its own rank, else refused. A model that was
+fitted on several ranks and pickled by one of them loads alone and predicts. Its ``labels_`` are a tile of
+one rank there, so that asking for them raises, with what to write before pickling.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, ClassVar
 
+import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
 from redist.errors import MissingNameError, RedistError
+from redist.learn.given import seeded_alike
 from redist.pgas.global_array import Array
 from redist.pgas.worker_processes import refuse_workers
 from redist.runtime.ranks.world import comm_or_world
+from redist.spmd import cut_like, is_global, whole_of
 
 
 class Kept:
@@ -47,8 +53,27 @@ def _load(restore: Any, parts: Any) -> Kept | Lost:
         return Lost(str(problem))
 
 
-class KeepsAnswers:
-    """Lets an estimator be pickled on one rank: global arrays among its attributes are looked after."""
+class OverRanks:
+    """The first base of an estimator; the next one is scikit-learn's. It can be pickled on one rank."""
+
+    _per_row: ClassVar[tuple[str, ...]] = ("labels_",)
+    """Attributes with a value, or a row, for each row of what is fitted."""
+
+    def _fit_whole(self, X: Any, **weights: Any) -> Any:
+        """**Collective.** scikit-learn's own fit, whole on every rank; answers are cut as ``X`` is."""
+        given = {name: whole_of(one) for name, one in weights.items()}
+        above: Any = super()
+        with seeded_alike(self) if hasattr(self, "random_state") else nullcontext():
+            above.fit(whole_of(X), **given)
+        return self._cut_like(X) if is_global(X) else self
+
+    def _cut_like(self, X: Any) -> Any:
+        """**Local.** Let what every row has be global arrays."""
+        for name in self._per_row:
+            found = getattr(self, name)
+            if not issparse(found):
+                setattr(self, name, cut_like(X, np.asarray(found)))
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         refuse_workers(f"{type(self).__name__} of redist.learn", comm_or_world(None))
@@ -79,6 +104,26 @@ class KeepsAnswers:
             f"cannot give {name} of this {kind}, which was loaded from a pickle: {why}; or, before it is "
             f"pickled, let every rank write model.{name} = model.{name}.gather()"
         )
+
+
+class ClustersRows(OverRanks):
+    """One whose fit gives labels of rows."""
+
+    def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
+        """**Collective.** The labels of the rows of ``X``."""
+        fitted: Any = self
+        return fitted.fit(X, progress=progress).labels_
+
+
+class ClustersWeightedRows(OverRanks):
+    """One whose fit gives labels of rows that have weights."""
+
+    def fit_predict(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
+    ) -> Any:
+        """**Collective.** The labels of the rows of ``X``."""
+        fitted: Any = self
+        return fitted.fit(X, sample_weight=sample_weight, progress=progress).labels_
 
 
 def gathered(model: Any) -> Any:
