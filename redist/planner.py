@@ -10,8 +10,9 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.dual import dual_type
 from redist.plan.plan import Plan
+from redist.plan.rates import FLAT
 from redist.plan.request import Request
-from redist.plan.topology import FLAT, Topology
+from redist.plan.topology import Topology
 from redist.text.units import limit_from
 
 

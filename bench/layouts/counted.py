@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 import redist
 from bench.layouts.workload import Workload, arrays_in, cut_text, error_of
 from redist import ArgumentError, RedistError, pgas
-from redist.arrange.strategies import DeviceCosts
 from redist.pgas.programs.capture import capture
 from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls
 from redist.pgas.programs.planning.plan_program import types_of
 from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.tiles.layouts import resolved_type
+from redist.plan.rates import DeviceCosts
 from redist.plan.topology import Level, Topology
 
 EAGER, WRITTEN, PLANNED = "eager", "as written", "planned"

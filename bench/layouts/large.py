@@ -18,11 +18,11 @@ from redist.arrange.judge_layouts import judge_layouts, node_time_ps
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.price_book import PriceBook
-from redist.arrange.strategies import BUILT_IN, DeviceCosts
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, whole
 from redist.layout.mesh import Mesh
+from redist.plan.rates import GPU, DeviceCosts
 from redist.plan.topology import Level, Topology
 from redist.text.progress import track
 from tests.problems.layer_graph import layers
@@ -134,10 +134,10 @@ def run(n: int = N_LAYERS) -> Tables:
         parts = [whole(mesh, name) for name in case.axes]
         for words, topology in (("flat", FLAT_GPUS), ("nodes of 8", GPU_NODES)):
             what: Row = {"batch, mesh, network": f"{case.batch} x {case.length} on {mesh}, {words}"}
-            own, own_s = _timed(partial(plan_layouts, graph, mesh, parts, topology, BUILT_IN))
+            own, own_s = _timed(partial(plan_layouts, graph, mesh, parts, topology, GPU))
             best, all_s = _timed(partial(_best_of_groupings, graph, mesh, topology))
-            judge_layouts(own, BUILT_IN)
-            judge_layouts(best, BUILT_IN)
+            judge_layouts(own, GPU)
+            judge_layouts(best, GPU)
             if best.time_ps > own.time_ps:
                 raise WrongPlanError(f"{what}: all groupings are worse than one of them")
             planned.append(
@@ -173,7 +173,7 @@ def _best_by_hand(
 ) -> tuple[str, int]:
     found = []
     for name, cuts in hand_plans(parts).items():
-        time_ps = hand_time_ps(graph, mesh, parts, cuts, topology, BUILT_IN)
+        time_ps = hand_time_ps(graph, mesh, parts, cuts, topology, GPU)
         if time_ps is not None:
             found.append((time_ps, name))
     least, name = min(found)
@@ -185,7 +185,7 @@ def _best_of_groupings(graph: EinGraph, mesh: Mesh, topology: Topology) -> Layou
     found = []
     for parts in list_groupings(mesh):
         with suppress(RequestError):  # more types than can be listed
-            found.append(plan_layouts(graph, mesh, parts, topology, BUILT_IN))
+            found.append(plan_layouts(graph, mesh, parts, topology, GPU))
     return min(found, key=lambda plan: plan.time_ps)
 
 

@@ -19,7 +19,6 @@ from bench.report.timing import repeated
 from redist import RedistError, pgas
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.strategies import DeviceCosts
 from redist.measure.computing import measure_computing
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
@@ -28,6 +27,7 @@ from redist.pgas.programs.planning.plan_calls import ProgramCosts, make_graph
 from redist.pgas.programs.planning.plan_program import program_ps, types_of
 from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import ProgramOptions, prepare, tidy_up
+from redist.plan.rates import DeviceCosts
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import world_of
 from tests.cluster.hosts import why_no_cluster

@@ -10,7 +10,7 @@ from bench.problems.judge import judge
 from bench.report.figures import geomean, most
 from bench.report.report import Row, Table, Tables, Value
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.synth.plan_figures import Pricer
 from redist.synth.routes import normal_form
 from redist.text.progress import track

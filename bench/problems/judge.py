@@ -5,7 +5,8 @@ from __future__ import annotations
 import redist
 from redist.check.replay import check_plan
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Topology
 from redist.runtime.simulator import is_correct, random_tiles, simulate
 
 SIMULATED_ELEMS = 100_000

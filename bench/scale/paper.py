@@ -11,7 +11,7 @@ from bench.scale.transfer import simulate
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 
 GB = 1e9
 FAT_TREE = Machine(

@@ -48,9 +48,10 @@ def race(case: Case, repeat: int) -> dict[str, Any]:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import redist.jax
-    from redist.jax.choose import XLA, goes_as_bits
+    from redist.jax.choose import goes_as_bits
     from redist.lower.lowering import lower_plan
     from redist.lower.memory import peak_bytes
+    from redist.plan.rates import XLA
 
     source, target = case.source, case.target
     grid = np.array(jax.devices()).reshape([size for _, size in source.mesh.axes])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from redist.layout.tiles import tile_shapes
 from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.runtime.schedule.pieces import pieces_of_step
 from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.simulator import random_tiles

@@ -47,8 +47,8 @@ from redist.plan.memory import (
     staging_for,
     step_events,
 )
+from redist.plan.rates import FLAT
 from redist.plan.steps import Event
-from redist.plan.topology import FLAT
 from redist.synth.plan_figures import Pricer
 from redist.synth.routes import via
 

@@ -52,7 +52,7 @@ from proofs.engine.branches import claimed, symbols
 from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
 from proofs.evidence.passing import Post, brought, delivered, passed, pieces_of, pooled
 from proofs.evidence.showing import Asked, wrong_received
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.runtime.ranks.control_page import ControlPage
 from redist.runtime.schedule.pieces import box_at, pieces_of_step
 from redist.runtime.schedule.rounds import RoundPart, part_counts, part_of

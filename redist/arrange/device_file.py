@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU, KINDS, DeviceCosts, OperationCost
 from redist.errors import TopologyError
 from redist.layout.dtype import DType
+from redist.plan.rates import CPU, GPU, KINDS, DeviceCosts, OperationCost, device_costs
 from redist.plan.topology import read_tables
 from redist.text.columns import table
 
@@ -24,16 +24,12 @@ def load_costs(path: str | Path, device: str = "cpu") -> DeviceCosts:
     multiply-adds a second by dtype, such as ``{f32 = 20, f64 = 10}``), ``map``, ``reduce`` and ``copy`` (10^9
     elements a second), ``other`` (10^9 elements a second of all else).
     """
-    return load_every_cost(path).get(device, _built_in(device))
+    return load_every_cost(path).get(device, device_costs(device == "gpu"))
 
 
 def load_every_cost(path: str | Path) -> dict[str, DeviceCosts]:
     """What computing costs on every kind of device that a file names; what is built in if none."""
-    return read_costs(read_tables(path), str(path)) or {"cpu": BUILT_IN_CPU, "gpu": BUILT_IN}
-
-
-def _built_in(device: str) -> DeviceCosts:
-    return BUILT_IN if device == "gpu" else BUILT_IN_CPU
+    return read_costs(read_tables(path), str(path)) or {"cpu": CPU, "gpu": GPU}
 
 
 def read_costs(data: Mapping[str, Any], name: str = "topology") -> dict[str, DeviceCosts]:
@@ -61,7 +57,7 @@ def read_costs(data: Mapping[str, Any], name: str = "topology") -> dict[str, Dev
                 fs = _fs(rate, f"{where}: {kind}.{dtype}")
                 operations.append(OperationCost(kind, DType.parse(dtype).name, fs))
         device = str(one.get("device", "cpu"))
-        usual = _built_in(device)
+        usual = device_costs(device == "gpu")
         found[device] = DeviceCosts(
             _fs(one["other"], f"{where}: other") if "other" in one else usual.elem_fs,
             _fs(one["memory_gb_s"], f"{where}: memory_gb_s")

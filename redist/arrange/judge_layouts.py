@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinNode
 from redist.arrange.layout_plan import LayoutPlan
-from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
+from redist.plan.rates import DeviceCosts
 
 Price = Callable[[ArrayType, ArrayType], int]
 

@@ -16,7 +16,7 @@ from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.memory_limit import fit_memory
 from redist.arrange.solving.mini_buckets import solve_in_buckets
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
-from redist.arrange.strategies import BUILT_IN, DeviceCosts, least_time_ps, list_strategies
+from redist.arrange.strategies import least_time_ps, list_strategies
 from redist.arrange.tile_lives import live_rows
 from redist.arrange.ways import Answered, Ways, ask
 from redist.errors import RequestError
@@ -24,7 +24,8 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.cuts import Ints
 from redist.layout.mesh import Mesh
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT, GPU, DeviceCosts
+from redist.plan.topology import Topology
 
 MOST_CORRECTIONS = 8
 """So often prices of moves are corrected and layouts planned again; they are exact much sooner."""
@@ -57,7 +58,7 @@ def plan_layouts(
     that would do.
     """
     book = PriceBook(mesh, tuple(parts), topology)
-    planning = _Planning(graph, device or BUILT_IN, dict(pins or {}), book, dict(loops or {}), ends)
+    planning = _Planning(graph, device or GPU, dict(pins or {}), book, dict(loops or {}), ends)
     return planning.run(limit_bytes, exact_memory)
 
 

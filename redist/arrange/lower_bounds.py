@@ -29,12 +29,13 @@ from fractions import Fraction
 from redist.arrange.ein_graph import AskedNode, EinGraph, EinNode
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.least_access import Terms, least_lack_bytes
-from redist.arrange.strategies import BUILT_IN, DeviceCosts, least_time_ps
+from redist.arrange.strategies import least_time_ps
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT, GPU, DeviceCosts
+from redist.plan.topology import Topology
 from redist.text.columns import table
-from redist.text.units import ceil_div, format_bytes, format_time
+from redist.text.units import format_bytes, format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def bound_layouts(
     pins: Mapping[int, ArrayType] | None = None,
 ) -> LayoutBounds:
     """What a program takes at least on a mesh if the types of ``pins`` are given; see the module."""
-    device, p = device or BUILT_IN, mesh.n_devices
+    device, p = device or GPU, mesh.n_devices
     once = frozenset(value for value, t in (pins or {}).items() if lies_once(t))
     nodes, shared = [], 0
     for number, node in enumerate(graph.nodes):
@@ -149,10 +150,7 @@ def _least_move_ps(topology: Topology, n_bytes: int) -> int:
     """What bytes take at least that a device receives: at the best rate, as one message of one step."""
     if not n_bytes:
         return 0
-    levels = topology.levels
-    latency = min(level.latency_ps for level in levels)
-    fs = n_bytes * min(level.byte_fs for level in levels)
-    return topology.step_ps + latency + ceil_div(fs, 1000)
+    return topology.step_ps + topology.cheapest.time_ps(1, n_bytes)
 
 
 def _terms(

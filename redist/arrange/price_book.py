@@ -20,7 +20,6 @@ from redist.layout.tiles import coordinates
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level
 from redist.planner import synthesize
-from redist.text.units import ceil_div
 
 # What it costs to bring a value from any type to any other, all pairs at once.
 #
@@ -65,10 +64,10 @@ def _one_step(domain: TypeDomain, topology: Topology) -> Costs:
             there, pieces = group[:, :, None] * there, group[:, :, None] * pieces
             lack, more = there - had, pieces - asked
             messages = np.where(lack > 0, more, 0).max(axis=2)
-            shared = (topology.levels[number - 1].size or 1) * level.link_fs if number else 0
-            byte_fs = max(level.byte_fs, shared)
+            sharing = (topology.levels[number - 1].size or 1) if number else 1
+            byte_fs = max(level.byte_fs, sharing * level.link_fs)
             most = np.minimum(lack.max(axis=2) * itemsize, FORBIDDEN // max(1, byte_fs))
-            time += messages * level.latency_ps + ceil_div(most * byte_fs, 1000)
+            time += level.time_ps(messages, most, sharing * most)
             is_needed |= messages > 0
             if number < last:
                 had, asked = there, pieces
@@ -278,7 +277,7 @@ class PriceBook:
         """What one move costs; FORBIDDEN if its types are not over these factors.
 
         >>> from redist.layout.axes import whole
-        >>> from redist.plan.topology import FLAT
+        >>> from redist.plan.rates import FLAT
         >>> mesh = Mesh(x=2)
         >>> book = PriceBook(mesh, (whole(mesh, "x"),), FLAT)
         >>> rows, columns = (ArrayType.parse(t, mesh) for t in ("f32[8{x}, 8]", "f32[8, 8{x}]"))

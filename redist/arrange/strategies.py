@@ -14,69 +14,10 @@ from redist.arrange.ein_graph import ADDING, SCALING, EinNode
 from redist.arrange.solving.network import Costs
 from redist.errors import RequestError
 from redist.layout.cuts import Ints
+from redist.plan.rates import DeviceCosts
 from redist.text.units import ceil_div
 
 MOST_STRATEGIES = 4096
-
-
-KINDS = ("product", "map", "reduce", "copy")
-"""Classes of operations: contractions, element by element, aggregations, elements put elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperationCost:
-    """What a multiply-add of a product, or an element of another kind of operation, costs in a dtype."""
-
-    kind: str
-    dtype: str
-    elem_fs: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceCosts:
-    """What computing costs on a device, in femtoseconds: an element of a join, and a byte of memory.
-
-    ``operations`` has elements by kind of operation and dtype; what is not there costs ``elem_fs``.
-
-    >>> costs = DeviceCosts(1000, 100, (OperationCost("product", "f32", 50),))
-    >>> costs.of("product", "f32"), costs.of("product", "f64"), costs.of("map", "f32")
-    (50, 1000, 1000)
-    """
-
-    elem_fs: int = 1000
-    byte_fs: int = 100
-    operations: tuple[OperationCost, ...] = ()
-
-    def of(self, kind: str, dtype: str) -> int:
-        """Femtoseconds of an element of this kind of operation."""
-        for one in self.operations:
-            if (one.kind, one.dtype) == (kind, dtype):
-                return one.elem_fs
-        return self.elem_fs
-
-
-def _costs(
-    product: dict[str, int], other: dict[str, int], elem_fs: int, byte_fs: int
-) -> DeviceCosts:
-    kinds = {"product": product, "map": other, "reduce": other, "copy": other}
-    every = ((kind, name, fs) for kind, costs in kinds.items() for name, fs in costs.items())
-    return DeviceCosts(elem_fs, byte_fs, tuple(OperationCost(*one) for one in every))
-
-
-BUILT_IN = _costs(
-    {"bf16": 4, "f16": 4, "f32": 50, "f64": 50},
-    {"bf16": 100, "f16": 100, "f32": 200, "f64": 400},
-    elem_fs=1000,
-    byte_fs=100,
-)
-"""Of a GPU, roughly, in all that is not measured; ``redist calibrate`` measures."""
-BUILT_IN_CPU = _costs(
-    {"f32": 30_000, "f64": 60_000},
-    {"f32": 500_000, "f64": 1_000_000},
-    elem_fs=1_000_000,
-    byte_fs=100_000,
-)
-"""Of one core of a CPU, roughly."""
 
 
 def kind_of(node: EinNode) -> str:

@@ -11,8 +11,9 @@ from redist.errors import RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
+from redist.plan.rates import FLAT
 from redist.plan.request import OBJECTIVES, STRATEGIES, Request
-from redist.plan.topology import FLAT, Topology
+from redist.plan.topology import Topology
 from redist.planner import plan_request
 from redist.text.units import limit_from, parse_bytes
 

@@ -7,7 +7,8 @@ from html import escape
 
 from redist.draw.picture import draw
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Topology
 
 _STYLE = """
 :root{color-scheme:light dark}

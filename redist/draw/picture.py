@@ -10,7 +10,8 @@ from redist.draw.panels import panel
 from redist.draw.view import Seats, View
 from redist.layout.array_type import ArrayType
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Topology
 from redist.text.svg import MONO, Figure, card, column, document, lines, row
 from redist.text.units import format_bytes, format_time
 

@@ -29,19 +29,14 @@ from redist.lower.lowering import lower_plan
 from redist.lower.memory import peak_bytes, sizes_of
 from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
-from redist.plan.topology import Level, Topology
+from redist.plan.rates import XLA, XLA_BYTE_PS, XLA_CALL_PS, XLA_LOOSE_PS
 from redist.planner import synthesize
 from redist.text.units import format_bytes, least_limit
 
 Way: TypeAlias = tuple[Plan, int]
 """A plan, and the bytes that a device holds at most while JAX runs it."""
-XLA = Topology((Level("all", None, 20_000_000, 1_000_000),), 300_000_000)
-"""What plans are made for: a collective takes 0.3 ms by itself, a byte as long as at 1 GB/s."""
-CALL_PS = 150_000_000
-BYTE_PS = 150
-"""A byte that is copied in order."""
-LOOSE_PS, LONG_RUN = 900, 32
-"""An element that is copied by itself; of a run of this many and more it costs nothing besides."""
+LONG_RUN = 32
+"""An element in a run of this many and more costs nothing beside its bytes."""
 WAYS = (("collectives", "time"), ("collectives", "bytes"), ("direct", "time"))
 """Strategies and objectives whose plans are compared."""
 NEAR = 1.1
@@ -166,30 +161,30 @@ def _call_ps(call: Call, elems: int, item: int) -> int:
     n_bytes = elems * item
     match call:
         case Arrange(shape, order):
-            return n_bytes * BYTE_PS + _loose_ps(elems, _run(shape, order))
+            return n_bytes * XLA_BYTE_PS + _loose_ps(elems, _run(shape, order))
         case Swap():
-            return CALL_PS + 2 * n_bytes * BYTE_PS
+            return XLA_CALL_PS + 2 * n_bytes * XLA_BYTE_PS
         case Collect(axes):
-            return CALL_PS + n_bytes * math.prod(axis.size for axis in axes) * BYTE_PS
+            return XLA_CALL_PS + n_bytes * math.prod(axis.size for axis in axes) * XLA_BYTE_PS
         case Scatter() | CombineAll():
-            return CALL_PS + 3 * n_bytes * BYTE_PS
+            return XLA_CALL_PS + 3 * n_bytes * XLA_BYTE_PS
         case Permute(rows=rows):
             return sum(_row_ps(row, item) for row in rows)
         case Select(_, shape, at):
             run = math.prod(shape[max(at) + 1 :])
             left = elems // math.prod(shape[k] for k in at)
-            return left * item * BYTE_PS + _loose_ps(left, run)
+            return left * item * XLA_BYTE_PS + _loose_ps(left, run)
         case _:
-            return n_bytes * BYTE_PS
+            return n_bytes * XLA_BYTE_PS
 
 
 def _row_ps(row: Sequence[Piece], item: int) -> int:
     """A box is cut out, sent, and put in place."""
-    return CALL_PS + 4 * math.prod(row[0].shape) * item * BYTE_PS
+    return XLA_CALL_PS + 4 * math.prod(row[0].shape) * item * XLA_BYTE_PS
 
 
 def _loose_ps(elems: int, run: int) -> int:
-    return 0 if run >= LONG_RUN else elems * LOOSE_PS * (LONG_RUN - run) // LONG_RUN
+    return 0 if run >= LONG_RUN else elems * XLA_LOOSE_PS * (LONG_RUN - run) // LONG_RUN
 
 
 def _run(shape: tuple[int, ...], order: tuple[int, ...]) -> int:

@@ -22,7 +22,8 @@ from redist.jax.choose import goes_as_bits
 from redist.jax.types import is_explicit, sharding_over
 from redist.lower.jax_text import check_even, to_jax_text
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Topology
 
 NO_MESH = AbstractMesh((), ())
 

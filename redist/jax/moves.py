@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from redist.errors import ConversionError, RedistError, RequestError
-from redist.jax.choose import XLA, choose_plan, is_reused, least_bytes, same_limit
+from redist.jax.choose import choose_plan, is_reused, least_bytes, same_limit
 from redist.jax.compiled import placed, to_jax
 from redist.jax.types import (
     check_cut,
@@ -24,6 +24,7 @@ from redist.jax.types import (
 )
 from redist.layout.array_type import ArrayType
 from redist.plan.plan import Plan
+from redist.plan.rates import XLA
 
 ARRAYS = (jax.Array, np.ndarray, jax.ShapeDtypeStruct)
 """What has a shape and may get a sharding; all else is handed on."""

@@ -13,8 +13,9 @@ from redist.judge.sample import Sample, run_sample
 from redist.plan.certificate import Certificate
 from redist.plan.memory import HOLDERS, alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
+from redist.plan.rates import FLAT
 from redist.plan.table import format_plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.topology import Topology
 from redist.text.columns import table
 from redist.text.units import format_bytes
 

@@ -56,7 +56,7 @@ def smallest(plan: Plan, topology: Topology) -> Plan | None:
     """The same steps on the smallest array for which all tiles are even; None if these are not.
 
     >>> import redist
-    >>> from redist.plan.topology import FLAT
+    >>> from redist.plan.rates import FLAT
     >>> mesh = redist.Mesh(x=2, y=4)
     >>> plan = redist.synthesize("f32[4096{x}, 4096{y}]", "f32[4096{y}, 4096{x}]", mesh=mesh)
     >>> print(smallest(plan, FLAT).source)

@@ -9,7 +9,8 @@ from redist.errors import RequestError
 from redist.judge.faults import step_fault, value_fault
 from redist.judge.sample import simulated_bytes
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Topology
 from redist.text.columns import table
 from redist.text.units import format_bytes
 

@@ -25,7 +25,8 @@ from redist.lower.lowering import lower_plan
 from redist.lower.words import arguments, identity_text, size_of
 from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Topology
 from redist.version import __version__
 
 REDUCE = {"sum": "jnp.sum", "prod": "jnp.prod", "max": "jnp.max", "min": "jnp.min"}

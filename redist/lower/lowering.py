@@ -24,9 +24,10 @@ from redist.lower.calls import (
 from redist.lower.digits import Digit, Digits, find_digits
 from redist.plan.pieces import Piece, Shape, list_pieces
 from redist.plan.plan import Plan
+from redist.plan.rates import FLAT
 from redist.plan.rules import resolved_axes
 from redist.plan.steps import AllReduce, Step
-from redist.plan.topology import FLAT, Topology
+from redist.plan.topology import Topology
 
 # Set pieces of a step in rows: in a row every device sends one and gets one at most.
 

@@ -8,7 +8,8 @@ from redist.errors import ConversionError
 from redist.layout.dtype import DType
 from redist.lower.rank_text import PLACE, RankText, SentAs, System
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Topology
 
 OPS = {"sum": "MPI.SUM", "prod": "MPI.PROD", "max": "MPI.MAX", "min": "MPI.MIN"}
 FUNCTIONS = {

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from redist.arrange.strategies import DeviceCosts, OperationCost
 from redist.measure.timing import Stopwatch, all_agree
+from redist.plan.rates import DeviceCosts, OperationCost
 
 DTYPES = {
     "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i32": "int32",

@@ -48,7 +48,7 @@ def list_pieces(
 
     >>> from redist.layout.mesh import Mesh
     >>> from redist.plan.steps import Exchange
-    >>> from redist.plan.topology import FLAT
+    >>> from redist.plan.rates import FLAT
     >>> mesh = Mesh(x=2)
     >>> a, b = (ArrayType.parse(t, mesh) for t in ("f32[4{x}, 4]", "f32[4, 4{x}]"))
     >>> pieces, moves = list_pieces(Exchange(b), a, b, FLAT)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from redist.layout.array_type import ArrayType
 from redist.plan.certificate import Certificate
 from redist.plan.memory import holder_classes, live_bytes, source_events
+from redist.plan.rates import FLAT
 from redist.plan.steps import Event, Step
-from redist.plan.topology import FLAT, Topology
+from redist.plan.topology import Topology
 from redist.text.svg import write_if
 
 if TYPE_CHECKING:

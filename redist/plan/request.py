@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Topology
 from redist.text.units import limit_from
 
 OBJECTIVES = ("time", "bytes")

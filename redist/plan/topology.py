@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from redist.errors import TopologyError
+from redist.layout.cuts import Index
 from redist.text.units import ceil_div
 
 if sys.version_info >= (3, 11):
@@ -31,15 +34,20 @@ class Level:
     byte_fs: int
     link_fs: int = 0
 
-    def time_ps(self, messages: int, n_bytes: int, link_bytes: int = 0) -> int:
+    def time_ps(self, messages: Index, n_bytes: Index, link_bytes: Index | int = 0) -> Index:
         """Time for this many messages and bytes of the busiest rank, or for the bytes of the busiest link.
+
+        This is the price of messages: whoever asks what they cost asks here, of one or of many at once.
 
         >>> Level("all", None, 1_000_000, 100_000).time_ps(2, 1000)
         2100000
         >>> Level("network", None, 1_000_000, 100_000, 80_000).time_ps(2, 1000, 4000)
         2320000
         """
-        fs = max(n_bytes * self.byte_fs, link_bytes * self.link_fs)
+        fs = n_bytes * self.byte_fs
+        if self.link_fs:
+            of_link = link_bytes * self.link_fs
+            fs = max(fs, of_link) if isinstance(fs, int) else np.maximum(fs, of_link)
         return messages * self.latency_ps + ceil_div(fs, 1000)
 
 
@@ -89,6 +97,11 @@ class Topology:
             if level.size is None or a // level.size == b // level.size:
                 return number
         raise AssertionError("the last level spans all ranks")
+
+    @property
+    def cheapest(self) -> Level:
+        """A level at which no message and no byte costs more than at any other."""
+        return cheapest_of(self.levels)
 
     @staticmethod
     def load(path: str | Path) -> Topology:
@@ -155,9 +168,21 @@ class Topology:
             raise TopologyError(f"cannot read {name}: {error}") from None
 
 
+def cheapest_of(levels: Sequence[Level]) -> Level:
+    """A level at which no message and no byte costs more than at any of these.
+
+    >>> near, far = Level("node", 8, 0, 400), Level("net", None, 9, 100)
+    >>> cheapest_of([near, far])
+    Level(name='cheapest', size=None, latency_ps=0, byte_fs=100, link_fs=0)
+    """
+    latency = min(level.latency_ps for level in levels)
+    return Level("cheapest", None, latency, min(level.byte_fs for level in levels))
+
+
 def format_topology(topology: Topology) -> str:
     """The text of a file that :meth:`Topology.load` reads back.
 
+    >>> from redist.plan.rates import FLAT
     >>> print(format_topology(FLAT))
     [[level]]
     name = "all"
@@ -176,10 +201,6 @@ def format_topology(topology: Topology) -> str:
             lines.append(f"link_gb_s = {10**6 / level.link_fs:.6g}")
         lines.append("")
     return "\n".join(lines)
-
-
-FLAT = Topology((Level("all", None, 1_000_000, 100_000),))
-"""The default: every pair of ranks at 1 us and 10 GB/s."""
 
 
 def read_tables(path: str | Path) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def traffic_of(
 ) -> StepTraffic:
     """The traffic of ``action`` between two types.
 
-    >>> from redist.plan.topology import FLAT
+    >>> from redist.plan.rates import FLAT
     >>> m = Mesh(x=2, y=4)
     >>> a = ArrayType.parse("f32[4096{x}, 4096{y}]", m)
     >>> b = ArrayType.parse("f32[4096{y}, 4096{x}]", m)
@@ -280,6 +280,8 @@ def _unshared_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
 
 def group_level(mesh: Mesh, over: Iterable[SubAxis], topology: Topology) -> int:
     """The nearest level whose blocks contain every group over these axes."""
+    if len(topology.levels) == 1:
+        return 0
     rest = difference((whole(mesh, name) for name, _ in mesh.axes), over)
     group = coordinates(mesh, rest)
     ranks = mesh.rank_array()

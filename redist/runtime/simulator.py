@@ -14,6 +14,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole
 from redist.layout.tiles import Ints, coordinates, grid
 from redist.plan.plan import Plan
+from redist.plan.rates import FLAT
 from redist.plan.rules import difference, resolved_axes
 from redist.plan.schedule import make_schedule, own_rows
 from redist.plan.steps import (
@@ -26,7 +27,7 @@ from redist.plan.steps import (
     Slice,
     Step,
 )
-from redist.plan.topology import FLAT, Topology
+from redist.plan.topology import Topology
 from redist.plan.traffic import flow
 from redist.runtime.copies.reduce import combine, identity
 

@@ -12,10 +12,11 @@ from redist.layout.axes import SubAxis
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import common, grid, overlaps, total
 from redist.plan.plan import Alternative, Plan
+from redist.plan.rates import FLAT
 from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
-from redist.plan.topology import FLAT, Topology
+from redist.plan.topology import Topology
 from redist.synth.candidates import factors_of, standard_routes
 from redist.synth.collectives.prime_shapes import floor_over_primes
 from redist.synth.collectives.search import CollectiveSearch
@@ -24,7 +25,6 @@ from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Price
 from redist.synth.plan_figures import Path, Pricer
 from redist.synth.two_step_search import MiddleSearch
 from redist.synth.type_space import TypeSpace, n_types
-from redist.text.units import ceil_div
 
 MOST_FACTORS = {"auto": 5, "collectives": 6, "no_permute": 6}
 """Factors of a mesh that a search moves about."""
@@ -332,9 +332,8 @@ def _floor(request: Request) -> int | None:
     lack[ib] -= overlaps(a, ia, b, ib)
     if request.objective == "bytes":
         return total(lack) << MESSAGE_BITS
-    levels, worst_bytes = request.topology.levels, int(lack.max()) * source.dtype.itemsize
-    waits = min(level.latency_ps for level in levels) if worst_bytes else 0
-    return waits + ceil_div(worst_bytes * min(level.byte_fs for level in levels), 1000)
+    worst_bytes = int(lack.max()) * source.dtype.itemsize
+    return request.topology.cheapest.time_ps(int(worst_bytes > 0), worst_bytes)
 
 
 def _in_units(request: Request, bound: int | None) -> int | None:

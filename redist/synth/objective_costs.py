@@ -85,7 +85,6 @@ class Prices:
         """
         if self.request.objective == "bytes":
             return (lack.sum(axis=1) << MESSAGE_BITS) + messages.max(axis=1) + 1
-        latency, byte_fs = self.cheapest_level()
         itemsize = self.request.source.dtype.itemsize
         u = np.where(u == len(self.space), self.plain, u)
         volumes, copies = self.space.volumes(u), self.space.copies()
@@ -97,9 +96,8 @@ class Prices:
         many = np.maximum(messages.max(axis=1), ceil_div(messages.sum(axis=1), senders))
         many = np.maximum(many, ceil_div(more, now))
         extra = self.extra_rounds(worst * itemsize, busiest, fixed_bytes)
-        time = latency * (many + np.where(many > 0, extra, 0))
-        time = time + ceil_div(busiest * byte_fs, 1000) + 1
-        return time + self._far(u, v)
+        many = many + np.where(many > 0, extra, 0)
+        return self.request.topology.cheapest.time_ps(many, busiest) + 1 + self._far(u, v)
 
     def extra_rounds(self, worst: Ints, busiest: Ints, fixed_bytes: Ints) -> Ints | int:
         """Rounds that a limit adds, in bytes of the busiest receiver and the busiest rank."""
@@ -149,7 +147,6 @@ class Prices:
         lack, _ = self.lacks_to(ids, v)
         if self.request.objective == "bytes":
             return lack.sum(axis=1) << MESSAGE_BITS
-        latency, byte_fs = self.cheapest_level()
         # What only the copies of one tile have, beyond what they may keep, leaves the one that sends most.
         held = space.volumes(ids).max(axis=1) // np.maximum(space.copies()[ids], 1)
         leaves = np.maximum(held - int(space.volumes(np.array([v])).max()), 0)
@@ -161,7 +158,7 @@ class Prices:
         both = np.append(ids, v)
         for count in (space.copies()[both], np.count_nonzero(space.volumes(both), axis=1)):
             waits = np.maximum(waits, _doublings(ceil_div(count[-1:], np.maximum(count[:-1], 1))))
-        time = latency * waits + ceil_div(worst * byte_fs, 1000)
+        time = self.request.topology.cheapest.time_ps(waits, worst)
         return time + np.maximum(self._far(ids, np.full(len(ids), v)), far)
 
     def floor(self) -> int:
@@ -169,11 +166,6 @@ class Prices:
         if self.resolved:
             return 0
         return int(self.floor_to(np.array([self.plain], dtype=np.int64), self.goal)[0])
-
-    def cheapest_level(self) -> tuple[int, int]:
-        """The least latency and time per byte of any level."""
-        levels = self.request.topology.levels
-        return min(level.latency_ps for level in levels), min(level.byte_fs for level in levels)
 
     def fixed_bytes(self, u: Ints, v: Ints) -> Ints:
         """Live bytes of each edge u -> v without staging, on the worst kind of rank."""

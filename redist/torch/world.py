@@ -12,7 +12,8 @@ import torch.distributed as dist
 
 from redist.errors import RedistError, RequestError
 from redist.plan.plan import Plan
-from redist.plan.topology import Level, Topology
+from redist.plan.rates import ONE_NODE, TORCH_MESSAGES
+from redist.plan.topology import Topology
 from redist.text.latest import Latest
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
@@ -25,10 +26,6 @@ only; ``views``: messages, and copies by PyTorch, as on GPUs."""
 MOST_TRANSFERS = 64
 ERROR, NEW = 1, 2
 """Words of a meeting: an error, and what a request that is not prepared adds; tokens are multiples of 4."""
-MESSAGES = Topology((Level("network", None, 20_000_000, 500_000),), 100_000_000)
-"""By messages of a group: 20 us each, 2 GB/s, and 100 us for a step."""
-ONE_HOST = Topology((Level("host", None, 0, 100_000),), 20_000_000)
-"""On one host a byte is a copy, 10 GB/s; a step costs 20 us."""
 
 
 class GroupWorld:
@@ -61,7 +58,7 @@ class GroupWorld:
         if found is not None:
             return found
         memory = self.memory if transport == "auto" else None
-        topology = MESSAGES if memory is None else ONE_HOST
+        topology = TORCH_MESSAGES if memory is None else ONE_NODE
         plans = self._plan(make_plans, topology, ends)
         found = TensorTransfer(
             self.ranks,

@@ -15,10 +15,10 @@ from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.price_book import PriceBook, finish_prices
 from redist.arrange.solving.network import FORBIDDEN
-from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError, RequestError
 from redist.layout.axes import SubAxis, whole
 from redist.layout.dtype import DType
+from redist.plan.rates import DeviceCosts
 from redist.plan.topology import Level, Topology
 
 F32 = DType.parse("f32")

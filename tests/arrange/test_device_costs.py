@@ -12,19 +12,13 @@ from redist.arrange.device_file import costs_lines, format_costs, load_costs, re
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.strategies import (
-    BUILT_IN,
-    BUILT_IN_CPU,
-    KINDS,
-    DeviceCosts,
-    OperationCost,
-    kind_of,
-)
+from redist.arrange.strategies import kind_of
 from redist.cli.main import main
 from redist.errors import CheckError, TopologyError
 from redist.layout.axes import whole
 from redist.layout.dtype import DType
-from redist.plan.topology import FLAT, format_topology
+from redist.plan.rates import CPU, FLAT, GPU, KINDS, DeviceCosts, OperationCost
+from redist.plan.topology import format_topology
 
 SIZES = dict.fromkeys("ijk", 64)
 NODES = {
@@ -67,16 +61,16 @@ def test_costs_are_in_the_file_of_the_topology(
 ) -> None:
     path = tmp_path / "here.toml"
     path.write_text(format_topology(FLAT), encoding="utf-8")
-    assert load_costs(path, "gpu") == BUILT_IN  # as before there were costs
-    assert load_costs(path) == BUILT_IN_CPU
+    assert load_costs(path, "gpu") == GPU  # as before there were costs
+    assert load_costs(path) == CPU
     gpu = DeviceCosts(2000, 250, (OperationCost("product", "bf16", 4),))
-    text = format_topology(FLAT) + "\n" + format_costs({"cpu": BUILT_IN, "gpu": gpu})
+    text = format_topology(FLAT) + "\n" + format_costs({"cpu": GPU, "gpu": gpu})
     path.write_text(text, encoding="utf-8")
     assert Topology.load(path) == FLAT
-    assert load_costs(path) == BUILT_IN and load_costs(path, "gpu") == gpu
+    assert load_costs(path) == GPU and load_costs(path, "gpu") == gpu
     assert main(["doctor", "--topology", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert all(line in shown for line in costs_lines({"cpu": BUILT_IN, "gpu": gpu}))
+    assert all(line in shown for line in costs_lines({"cpu": GPU, "gpu": gpu}))
     assert main(["doctor", "--topology", str(tmp_path / "none.toml")]) == 2
 
 

@@ -19,10 +19,11 @@ from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.price_book import price_moves
 from redist.arrange.solving.network import FORBIDDEN
-from redist.arrange.strategies import DeviceCosts, list_strategies
+from redist.arrange.strategies import list_strategies
 from redist.errors import CheckError, RequestError
 from redist.layout.axes import prime_parts, whole
 from redist.layout.dtype import DType
+from redist.plan.rates import DeviceCosts
 from redist.plan.topology import Level, Topology
 from tests.problems.layer_graph import layers
 from tests.tiers import sample

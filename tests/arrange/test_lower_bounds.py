@@ -20,9 +20,9 @@ from redist.arrange.lower_bounds import (
     contraction_bytes,
     lies_once,
 )
-from redist.arrange.strategies import DeviceCosts
 from redist.layout.axes import whole
 from redist.layout.dtype import DType
+from redist.plan.rates import DeviceCosts
 from redist.plan.topology import Level, Topology
 from tests.tiers import sample
 

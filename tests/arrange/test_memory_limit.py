@@ -17,9 +17,9 @@ from redist.arrange.solving import linear_program
 from redist.arrange.solving.live_rows import PRICE_UNIT, LiveRows, LiveTable, PricedBytes
 from redist.arrange.solving.memory_limit import Mixer, fit_memory, least_peak
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, try_all
-from redist.arrange.strategies import DeviceCosts
 from redist.errors import CheckError, NoPlanError, RequestError
 from redist.layout.axes import whole
+from redist.plan.rates import DeviceCosts
 from tests.arrange.test_layouts import STEPS, random_graph
 from tests.arrange.test_network import random_network
 from tests.tiers import sample

@@ -18,11 +18,11 @@ from bench.layouts.counted import EAGER, PLANNED, WAYS, WRITTEN
 from bench.layouts.large import GPU_NODES, hand_plans, hand_time_ps
 from bench.problems.judge import WrongPlanError
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.strategies import BUILT_IN
 from redist.launch.launcher import find_launcher
 from redist.launch.outside import environment
 from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
+from redist.plan.rates import GPU
 from tests.problems.layer_graph import layers
 from tests.programs.launch import alone, default_mpi, one_worker
 
@@ -153,9 +153,9 @@ def test_plans_by_hand_are_not_better(batch: int) -> None:
     mesh = Mesh(x=2, y=8)
     parts = [whole(mesh, name) for name in "xy"]
     graph = layers(1, batch, 512, 1024, 16, 4096)
-    plan = plan_layouts(graph, mesh, parts, GPU_NODES, BUILT_IN)
+    plan = plan_layouts(graph, mesh, parts, GPU_NODES, GPU)
     found = {
-        name: hand_time_ps(graph, mesh, parts, cuts, GPU_NODES, BUILT_IN)
+        name: hand_time_ps(graph, mesh, parts, cuts, GPU_NODES, GPU)
         for name, cuts in hand_plans(parts).items()
     }
     assert {name for name, time in found.items() if time is None} == (

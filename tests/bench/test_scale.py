@@ -17,7 +17,7 @@ from bench.scale.rounds import rounds_of, work_of
 from bench.scale.shares import class_by_class, rank_by_rank
 from bench.scale.transfer import simulate
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.runtime.host import staging as staging_module
 from redist.runtime.host.staging import Staging
 from redist.runtime.schedule.stages import TransferStages

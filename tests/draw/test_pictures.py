@@ -14,7 +14,8 @@ from redist.draw.arrows import arrows_of
 from redist.draw.page import make_page
 from redist.draw.picture import draw
 from redist.draw.view import Seats, View
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Level, Topology
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import Staging
 from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt

@@ -12,7 +12,7 @@ import pytest
 
 import redist
 from redist.errors import RequestError
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.runtime.arguments import CallArguments
 from redist.runtime.cuda import arguments as gpu_arguments
 from redist.runtime.cuda.arguments import GpuArguments

@@ -12,10 +12,10 @@ from mpi4py import MPI
 
 import redist
 from redist.arrange.device_file import load_costs
-from redist.arrange.strategies import KINDS
 from redist.cli.main import main
 from redist.measure.calibrate import fit
-from redist.plan.topology import FLAT, Level, Topology, format_topology
+from redist.plan.rates import FLAT, KINDS
+from redist.plan.topology import Level, Topology, format_topology
 from tests.measure.test_job import LAUNCHER, job
 from tests.programs.launch import one_worker
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from redist.arrange.strategies import KINDS
 from redist.measure import computing
 from redist.measure.computing import ComputingSizes, list_trials, measure_computing
+from redist.plan.rates import KINDS
 from redist.runtime.cuda import arrays
 
 SMALL = ComputingSizes(("f32",), 8, 4, 64)

@@ -15,6 +15,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Grid, grid
+from redist.plan.rates import FLAT
 from redist.plan.rules import added_axes, kept_axes, resolved_axes, type_after
 from redist.plan.schedule import Schedule, make_schedule, own_rows, source_ranges
 from redist.plan.steps import (
@@ -25,7 +26,7 @@ from redist.plan.steps import (
     Exchange,
     ReduceScatter,
 )
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.topology import Level, Topology
 from redist.plan.traffic import flow
 from tests.problems import oracle
 from tests.problems.strategies import divisors, random_pair, seeded

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from redist.errors import TopologyError
 from redist.layout.mesh import Mesh
-from redist.plan.topology import FLAT, Level, Topology, format_topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Level, Topology, format_topology
 from redist.planner import synthesize
 from tests.tiers import sample
 

@@ -11,7 +11,8 @@ from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.layout.mesh import Mesh
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.rates import FLAT
+from redist.plan.topology import Level, Topology
 
 KINDS = ("even", "uneven", "sub-axes", "pending", "two meshes")
 DEVICES = (8, 12, 16, 24, 30)

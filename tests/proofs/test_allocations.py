@@ -15,7 +15,7 @@ from proofs.theorems.allocations import staging_taken
 from redist.layout.dtype import DType
 from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.runtime.host import staging as staging_module
 from redist.runtime.host.executor import HostExecutor
 from redist.runtime.host.own_tiles import OwnTiles

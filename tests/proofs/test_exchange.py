@@ -13,8 +13,8 @@ from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Ints, common, grid, overlaps
+from redist.plan.rates import FLAT
 from redist.plan.schedule import make_schedule, own_rows, source_ranges
-from redist.plan.topology import FLAT
 from redist.text.units import ceil_div
 from tests.problems.oracle import lacking
 from tests.problems.strategies import random_pair

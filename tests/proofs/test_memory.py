@@ -11,7 +11,7 @@ from proofs.theorems.memory import MESHES, tile, wanted
 from redist.layout.mesh import Mesh
 from redist.plan.memory import fixed_live_bytes, holder_classes, hop_live_bytes, live_bytes
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.runtime.simulator import random_tiles, simulate
 from redist.synth.plan_figures import Pricer
 from redist.synth.routes import normal_form

@@ -9,8 +9,8 @@ import numpy as np
 from proofs.theorems.pending import least_receives, ring_receives, scatter_receives
 from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
+from redist.plan.rates import FLAT
 from redist.plan.steps import AllReduce, ReduceScatter
-from redist.plan.topology import FLAT
 from redist.plan.traffic import traffic_of
 from tests.problems.oracle import holdings, labels
 from tests.problems.strategies import random_mesh, random_shape, random_type

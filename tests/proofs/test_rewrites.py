@@ -13,9 +13,9 @@ from redist.layout.axes import SubAxis, merge_parts, prime_parts
 from redist.layout.cuts import EvenCut
 from redist.layout.tiles import common, coordinates, grid, overlaps, same_layout
 from redist.plan.memory import fixed_live_bytes
+from redist.plan.rates import FLAT
 from redist.plan.rules import type_after
 from redist.plan.steps import AllGather, AllToAll, Exchange
-from redist.plan.topology import FLAT
 from redist.plan.traffic import traffic_of
 from redist.synth.named_steps import minor_end_moves, name_step, split_dims
 from redist.synth.plan_figures import Path, Pricer

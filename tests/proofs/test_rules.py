@@ -16,6 +16,7 @@ from redist.layout.cuts import EvenCut
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
+from redist.plan.rates import FLAT
 from redist.plan.rules import added_axes, kept_axes, resolved_axes, type_after
 from redist.plan.steps import (
     OP_NAMES,
@@ -28,7 +29,6 @@ from redist.plan.steps import (
     ReduceScatter,
     Slice,
 )
-from redist.plan.topology import FLAT
 from redist.runtime.simulator import is_correct, random_tiles, simulate
 from redist.synth.plan_figures import Pricer
 from redist.text.units import ceil_div

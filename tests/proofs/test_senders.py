@@ -9,8 +9,9 @@ import numpy as np
 
 from proofs.theorems.senders import holder, key, load
 from redist.layout.tiles import grid
+from redist.plan.rates import FLAT
 from redist.plan.schedule import _choose_senders, _turns, make_schedule
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.topology import Level, Topology
 from tests.problems.strategies import random_pair
 
 NODES = Topology((Level("node", 3, 1, 1), Level("rack", 6, 2, 2), Level("all", None, 3, 3)))

@@ -13,9 +13,10 @@ from redist import Mesh, Topology, synthesize
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
 from redist.plan.pieces import Piece
+from redist.plan.rates import FLAT
 from redist.plan.request import Request
 from redist.plan.steps import Step
-from redist.plan.topology import FLAT, Level
+from redist.plan.topology import Level
 from redist.runtime.copies.reduce import combine, identity
 from redist.runtime.schedule.pieces import StepPieces, pieces_of_copy, pieces_of_step, split
 from redist.runtime.simulator import random_tiles, simulate

@@ -11,7 +11,8 @@ import pytest
 
 import redist
 from redist import ArrayType, Mesh, RedistError, Topology
-from redist.plan.topology import FLAT, Level
+from redist.plan.rates import FLAT
+from redist.plan.topology import Level
 from redist.runtime.ranks.tokens import Token
 from redist.runtime.request import TransferOptions, TransferRequest
 

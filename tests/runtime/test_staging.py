@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import redist
 from redist.layout.dtype import DType
 from redist.plan.pieces import Piece
-from redist.plan.topology import FLAT
+from redist.plan.rates import FLAT
 from redist.runtime.copies.strided import c_strides
 from redist.runtime.host.staging import MAX_MESSAGE_BYTES, MessageNeeds, Staging
 from redist.runtime.schedule.compiler import Bases, Compiler

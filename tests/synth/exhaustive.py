@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
+from redist.plan.rates import FLAT
 from redist.plan.rules import type_after
 from redist.plan.steps import Action, AllGather, AllReduce, Exchange, ReduceScatter
-from redist.plan.topology import FLAT, Topology
+from redist.plan.topology import Topology
 from redist.plan.traffic import traffic_of
 from redist.synth.named_steps import name_step
 from tests.problems import oracle

@@ -11,9 +11,10 @@ import pytest
 from redist import ArrayType, Mesh, NoPlanError, Plan, synthesize
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
+from redist.plan.rates import FLAT
 from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.topology import Level, Topology
 from redist.synth import find
 from redist.synth.candidates import factors_of
 from redist.synth.chains import Bools

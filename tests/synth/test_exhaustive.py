@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from redist import ArrayType, Mesh
+from redist.plan.rates import FLAT
 from redist.plan.request import Request
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.topology import Level, Topology
 from redist.synth.candidates import standard_routes
 from redist.synth.find import find_plan
 from redist.synth.plan_figures import Pricer

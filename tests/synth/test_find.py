@@ -13,9 +13,10 @@ import pytest
 
 from redist import ArrayType, Mesh, NoPlanError, RequestError, synthesize
 from redist.plan.memory import default_staging_bytes, fixed_live_bytes
+from redist.plan.rates import FLAT
 from redist.plan.request import STRATEGIES, Request
 from redist.plan.rules import type_after
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.topology import Level, Topology
 from redist.synth.candidates import within_ends
 from redist.synth.find import find_plan
 from redist.synth.objective_costs import route_cost

@@ -8,8 +8,9 @@ import numpy as np
 
 from redist import ArrayType, Mesh
 from redist.layout.tiles import Ints
+from redist.plan.rates import FLAT
 from redist.plan.request import Request
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.topology import Level, Topology
 from redist.synth.collectives.alike_factors import kinds_of_factors, told_apart
 from redist.synth.collectives.block_mates import Beside
 from redist.synth.collectives.pattern_bounds import Patterns

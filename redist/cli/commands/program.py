@@ -100,9 +100,9 @@ def explain_types(
 def read_costs(file: str | None) -> Any:
     """What computing costs by a topology file, or built in."""
     from redist.arrange.device_file import load_costs
-    from redist.arrange.strategies import BUILT_IN_CPU
+    from redist.plan.rates import CPU
 
-    return BUILT_IN_CPU if file is None else load_costs(Path(file), "cpu")
+    return CPU if file is None else load_costs(Path(file), "cpu")
 
 
 def plan_types(

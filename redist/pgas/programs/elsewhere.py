@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from redist.arrange.strategies import BUILT_IN_CPU, DeviceCosts
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
@@ -23,7 +22,8 @@ from redist.pgas.programs.planning.recorder import CallRecorder
 from redist.pgas.programs.prepare import Tidied, tidy_up
 from redist.pgas.tiles.arranging import Arranger
 from redist.plan.plan import Plan
-from redist.plan.topology import FLAT, Topology
+from redist.plan.rates import CPU, FLAT, DeviceCosts
+from redist.plan.topology import Topology
 from redist.planner import synthesize
 
 ALONE: Any = PretendedRanks(1)
@@ -52,7 +52,7 @@ def plan_elsewhere(
     types: Sequence[ArrayType],
     mesh: Mesh,
     topology: Topology | None = None,
-    device: DeviceCosts = BUILT_IN_CPU,
+    device: DeviceCosts = CPU,
 ) -> ProgramPlan:
     """**Local.** The best layouts of a function for arguments of these types on such a mesh."""
     links = topology or FLAT

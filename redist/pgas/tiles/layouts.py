@@ -16,6 +16,7 @@ from redist.layout.axes import SubAxis, whole
 from redist.layout.dtype import DType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
+from redist.plan.rates import CPU, NEAR_BYTE_FS
 from redist.text.units import count_of
 
 Dims = tuple[tuple[SubAxis, ...], ...]
@@ -164,8 +165,10 @@ def resolved_type(t: ArrayType) -> ArrayType:
 def meet(types: tuple[ArrayType, ...]) -> tuple[ArrayType, ...]:
     """Choose types in which an element-wise operation is local: one for each operand, then the result's.
 
-    Every operand's layout is a candidate, and the default one; the cheapest wins, by the bytes that a
-    device receives and those that it writes.
+    Every operand's layout is a candidate, and the default one; the cheapest wins, by the bytes that devices
+    receive and those that they write. It is a rule of its own, beside :mod:`redist.arrange`: with no sums
+    there is nothing to weigh against moves but the writing itself, and the result lies as some operand does,
+    so that a line of operations keeps the layout that it was given.
 
     >>> m = Mesh(x=2)
     >>> a, b = ArrayType.parse("f32[4{x}, 6]", m), ArrayType.parse("f32[6{x}]", m)
@@ -181,7 +184,8 @@ def meet(types: tuple[ArrayType, ...]) -> tuple[ArrayType, ...]:
         result = make_type(mesh, types[0].dtype, shape, dims)
         ends = [operand_type(t, result) for t in types]
         moved = sum(lower_bound_bytes(t, end) for t, end in zip(types, ends, strict=True))
-        cost = moved + result.tile_bytes * mesh.n_devices
+        written = result.tile_bytes * mesh.n_devices
+        cost = moved * NEAR_BYTE_FS + written * CPU.byte_fs
         if best is None or cost < best[0]:
             best = cost, (*ends, result)
     assert best is not None

@@ -8,28 +8,19 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from redist.plan.topology import FLAT, Level, Topology
+from redist.plan.rates import FAR_LEVEL, FLAT, ONE_NODE, PASSED_BYTE_FS, STEP_PS
+from redist.plan.topology import Level, Topology
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.world import World
 
 LARGE_BYTES = 2**20
 """A transfer of which a rank holds or gets this much measures the links before it is planned."""
-STEP_PS = 20_000_000
-NEAR_BYTE_FS = 100_000
-"""On one node a byte is a copy: 10 GB/s."""
-PASSED_BYTE_FS = 400_000
-"""Of several nodes, a byte that passes through one's memory once more is not free, as its tile is new and
-all ranks share that memory: 2.5 GB/s of each."""
-FAR_LATENCY_PS = 2_000_000
-FAR_BYTE_FS = 100_000
-LINK_FS = 100_000
-"""Between nodes, unless measured: 2 us, and 10 GB/s of a link that all ranks of a node share."""
 SMALL_BYTES = 8
 SMALL_TIMES = 5
 STEP_MEETINGS = 2
@@ -118,16 +109,16 @@ def ranks_of_a_node(world: World) -> int:
 def nodes_topology(world: World) -> Topology:
     """**Local.** Nodes with built-in costs: within one a message is a copy, between them it is not."""
     if world.one_node:
-        return Topology((Level("node", None, 0, NEAR_BYTE_FS),), STEP_PS)
-    return _of_levels(world, FAR_LATENCY_PS, FAR_BYTE_FS, LINK_FS, STEP_PS)
+        return ONE_NODE
+    return _of_levels(world, FAR_LEVEL, STEP_PS)
 
 
-def _of_levels(world: World, latency_ps: int, byte_fs: int, link_fs: int, step_ps: int) -> Topology:
+def _of_levels(world: World, far: Level, step_ps: int) -> Topology:
     size = ranks_of_a_node(world)
     if size == 1 or size == world.size:
-        return Topology((Level("network", None, latency_ps, byte_fs),), step_ps)
+        return Topology((replace(far, link_fs=0),), step_ps)
     near = Level("node", size, 0, PASSED_BYTE_FS)
-    return Topology((near, Level("network", None, latency_ps, byte_fs, link_fs)), step_ps)
+    return Topology((near, far), step_ps)
 
 
 def measure_links(world: World) -> Topology:
@@ -150,13 +141,8 @@ def measure_links(world: World) -> Topology:
     alone = min(alone, _exchange(world, 1, MESSAGE_BYTES, times))  # connections are warm now
     fs = 1e15 / (MESSAGE_BYTES * times)
     byte_fs, shared = alone * fs, together * fs / some
-    return _of_levels(
-        world,
-        power_of_two(small * 1e12),
-        power_of_two(byte_fs),
-        power_of_two(shared),
-        power_of_two(step * 1e12),
-    )
+    rates = map(power_of_two, (small * 1e12, byte_fs, shared))
+    return _of_levels(world, Level(FAR_LEVEL.name, None, *rates), power_of_two(step * 1e12))
 
 
 def power_of_two(value: float) -> int:

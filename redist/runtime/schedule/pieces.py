@@ -85,7 +85,7 @@ def pieces_of_step(
     """The pieces of one rank in a step; an all_reduce has two parts, with a meeting between them.
 
     >>> import redist
-    >>> from redist.plan.topology import FLAT
+    >>> from redist.plan.rates import FLAT
     >>> plan = redist.synthesize("f32[4{x}, 4]", "f32[4, 4{x}]", mesh=redist.Mesh(x=2))
     >>> (part,) = pieces_of_step(plan.steps[0], plan.source, 0, FLAT)
     >>> [(p.sender, p.receiver, p.src_lo, p.dst_lo, p.shape) for p in part.pieces]

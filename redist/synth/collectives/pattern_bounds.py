@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from redist.layout.tiles import Ints
+from redist.plan.topology import Level, cheapest_of
 from redist.synth.chains import Bools
 from redist.synth.collectives.alike_factors import Blocks, Kinds, words_of
 from redist.synth.collectives.block_mates import Beside
@@ -51,17 +52,17 @@ class PatternSteps:
         own = (both > 0).astype(np.int64)
         moved, waits = (own, both, own, both), volumes > both
         waiting, fs = np.zeros((2, len(self.before)), dtype=np.int64)
-        for number, (latency, byte_fs) in enumerate(self._levels()):
+        for number, level in enumerate(self._levels()):
             within = self._within(number, volumes)
             if permuting:
                 found = waits & self._found(number, within[0])
                 waits &= ~found
-                waiting += latency * found.any(axis=1)
-                fs += byte_fs * np.where(found, volumes, 0).max(axis=1)
+                waiting += level.latency_ps * found.any(axis=1)
+                fs += level.byte_fs * np.where(found, volumes, 0).max(axis=1)
             else:
                 here = [(now - less).max(axis=1) for now, less in zip(within, moved, strict=True)]
-                waiting += latency * np.maximum(here[0], here[2])
-                fs += byte_fs * np.maximum(here[1], here[3])
+                waiting += level.latency_ps * np.maximum(here[0], here[2])
+                fs += level.byte_fs * np.maximum(here[1], here[3])
             moved = within
         fs *= request.source.dtype.itemsize
         step = np.where((waiting > 0) | (fs > 0), request.topology.step_ps, 0)
@@ -77,14 +78,10 @@ class PatternSteps:
         kept = np.minimum(both * n_ranks, held[self.before])
         return (np.maximum(held[self.after] - kept, 0) << MESSAGE_BITS) + 1
 
-    def _levels(self) -> list[tuple[int, int]]:
-        """Latency and time per byte of the levels; of the last, the least of those not told apart."""
+    def _levels(self) -> list[Level]:
+        """The levels; the last is the cheapest of those not told apart."""
         levels, n = self.prices.request.topology.levels, len(self.blocks.nearer) + 1
-        apart = [levels[number : number + 1] for number in range(n - 1)] + [levels[n - 1 :]]
-        return [
-            (min(level.latency_ps for level in some), min(level.byte_fs for level in some))
-            for some in apart
-        ]
+        return [*levels[: n - 1], cheapest_of(levels[n - 1 :])]
 
     def _within(self, number: int, volumes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Messages and elements that each rank gets and sends within its block, its own included."""

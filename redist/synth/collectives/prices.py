@@ -130,8 +130,7 @@ class CollectivePrices:
         if prices.request.objective == "bytes":
             return lack.sum(axis=1) << MESSAGE_BITS
         worst = lack.max(axis=1) * prices.request.source.dtype.itemsize
-        latency, byte_fs = prices.cheapest_level()
-        time: Ints = np.where(worst > 0, latency, 0) + ceil_div(worst * byte_fs, 1000)
+        time = prices.request.topology.cheapest.time_ps((worst > 0).astype(np.int64), worst)
         if not self.ends_fit or len(prices.space.like) > 1:
             return time
         return time + self._far(
@@ -194,7 +193,7 @@ class CollectivePrices:
                 asks.open &= ~found
                 here.ask(rows, found, sizes, 0)
             messages, elems = here.busiest()
-            time += messages * level.latency_ps + ceil_div(elems * (itemsize * level.byte_fs), 1000)
+            time += level.time_ps(messages, elems * itemsize)
             late |= messages > 0
             moved = within
         return time + np.where(late, topology.step_ps, 0)
@@ -216,11 +215,8 @@ class CollectivePrices:
             here = within.less(moved)
             self._permute(number, u, ids, asks, here, within)
             messages, elems = here.busiest()
-            fs = elems * (itemsize * level.byte_fs)
-            if level.link_fs:
-                shared = self._shared(here, permutes, size)
-                fs = np.maximum(fs, shared * (itemsize * level.link_fs))
-            time += messages * level.latency_ps + ceil_div(fs, 1000)
+            shared = self._shared(here, permutes, size) * itemsize if level.link_fs else 0
+            time += level.time_ps(messages, elems * itemsize, shared)
             slowest = np.where(messages > 0, level.latency_ps, slowest)
             moved, size = within, level.size or size
         time += np.where(slowest > 0, topology.step_ps, 0)

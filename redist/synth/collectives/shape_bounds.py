@@ -14,6 +14,7 @@ import numpy as np
 
 from redist.layout.cuts import cut_dim
 from redist.layout.tiles import Ints
+from redist.plan.topology import cheapest_of
 from redist.synth.chains import Bools
 from redist.synth.collectives.blocks import Within
 from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices
@@ -130,10 +131,9 @@ class Shapes:
         levels = self.prices.request.topology.levels
         out, latency, byte_fs = [], 0, 0
         for number in range(len(self.blocks)):
-            least = min(level.latency_ps for level in levels[number:])
-            fastest = min(level.byte_fs for level in levels[number:])
-            out.append((least - latency, fastest - byte_fs))
-            latency, byte_fs = least, fastest
+            least = cheapest_of(levels[number:])
+            out.append((least.latency_ps - latency, least.byte_fs - byte_fs))
+            latency, byte_fs = least.latency_ps, least.byte_fs
         return out
 
     def _permute_floors(self) -> Ints:

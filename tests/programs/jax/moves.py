@@ -23,11 +23,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 import redist  # noqa: E402
 import redist.jax  # noqa: E402
-from redist.jax.choose import XLA, is_reused, plans_between  # noqa: E402
+from redist.jax.choose import is_reused, plans_between  # noqa: E402
 from redist.jax.compiled import to_jax  # noqa: E402
 from redist.jax.moves import move_of  # noqa: E402
 from redist.jax.trees import moves_of, order_of  # noqa: E402
 from redist.lower.hlo import received_elems  # noqa: E402
+from redist.plan.rates import XLA  # noqa: E402
 from redist.runtime.simulator import global_value, simulate  # noqa: E402
 
 MESHES: tuple[dict[str, int], ...] = (

@@ -15,7 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
-from redist.plan.topology import FLAT, Level
+from redist.plan.rates import FLAT
+from redist.plan.topology import Level
 from redist.runtime.ranks.links import LARGE_BYTES, measure_links, ranks_of_a_node
 from redist.runtime.ranks.world import World, world_of
 from tests.programs.pgas.rounds import names_of

@@ -18,8 +18,8 @@ from redist.check import prove, replay
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
+from redist.plan.rates import FLAT
 from redist.plan.request import Request
-from redist.plan.topology import FLAT
 from redist.runtime.simulator import is_correct, random_tiles, simulate
 from redist.synth.find import find_plan
 from tests.fakes.shrinking_cuts import install

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
 from redist.errors import NoPlanError, RequestError, SpillError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
@@ -39,6 +38,7 @@ from redist.pgas.spill.put_away import put_away, stored_tile
 from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_for
 from redist.pgas.tiles.tiled import Tiled, held_by, hold, hold_stored
 from redist.pgas.watch.seam import plan_move
+from redist.plan.rates import device_costs
 from redist.runtime.cuda.arrays import current_stream
 from redist.runtime.lanes.loop import nothing
 from redist.runtime.lanes.policies import LanePolicy
@@ -86,7 +86,7 @@ def _task_times(listed: ListedTasks, laid: LaidOut, captured: Capture) -> list[i
             return plan_move(mover.move.source, mover.move.target, laid.comm, None).time_ps
         return 0 if costs is None else costs.exchange_ps(mover.exchange)
 
-    byte_fs = (BUILT_IN if captured.on_device else BUILT_IN_CPU).byte_fs
+    byte_fs = device_costs(captured.on_device).byte_fs
     return task_times(listed, memory_sizes(listed, captured), node_ps, move_ps, byte_fs)
 
 

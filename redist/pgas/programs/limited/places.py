@@ -6,13 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from redist.pgas.spill.spill_store import HOST, StoredTile, store_for
+from redist.plan.rates import FILE_BYTE_FS, HOST_BYTE_FS
 from redist.program.memory_graph import MemoryPlace
 from redist.runtime.lanes.stores import TileStore
-
-FILE_BYTE_FS = 10**6
-"""The modelled time of a byte between memory and a spill file: 1 GB/s."""
-HOST_BYTE_FS = 2 * 10**4
-"""The modelled time of a byte between a GPU and pinned memory: 50 GB/s."""
 
 
 @dataclass(frozen=True, slots=True)

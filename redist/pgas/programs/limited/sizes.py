@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from redist.arrange.strategies import BUILT_IN_CPU
 from redist.errors import CaptureError
 from redist.pgas.ghosts.tape import TaskKind
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
@@ -15,6 +14,7 @@ from redist.pgas.programs.limited.cutting.block_calls import FirstPart, NewBlock
 from redist.pgas.programs.limited.listing import GraphTask, ListedTasks
 from redist.pgas.programs.passes.blocks import BlockedJoin
 from redist.pgas.programs.prepare import MoveEnds
+from redist.plan.rates import CPU
 
 KNOWN_EXCHANGES = ("select", "fetch", "store", "take", "argmax", "argmin")
 """Exchanges that pass elements in rounds of any size: they take what they are granted."""
@@ -89,7 +89,7 @@ def task_times(
     sizes: Mapping[int, int],
     node_ps: Mapping[int, int],
     move_ps: Callable[[TileMover | Exchanger], int],
-    byte_fs: int = BUILT_IN_CPU.byte_fs,
+    byte_fs: int = CPU.byte_fs,
 ) -> list[int]:
     """**Local.** The modelled time of every task: that of its move, its call, or of touching its tiles.
 

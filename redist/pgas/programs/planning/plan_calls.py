@@ -13,7 +13,6 @@ from redist.arrange.judge_layouts import node_time_ps
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.price_book import PriceBook, finish_prices
-from redist.arrange.strategies import DeviceCosts
 from redist.errors import RedistError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
@@ -30,6 +29,7 @@ from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import ElementExchange, through, traffic
+from redist.plan.rates import DeviceCosts
 from redist.plan.topology import Topology
 from redist.planner import synthesize
 from redist.runtime.ranks.world import Comm
@@ -99,9 +99,9 @@ class ProgramCosts:
     def _batch_ps(self, moves: Sequence[MoveOf]) -> int:
         """About what moves take that are one operation: the longest, and the bytes of the others."""
         prices = [self.move_ps(move.source, move.target) for move in moves]
-        byte_fs = self.book.topology.levels[-1].byte_fs
+        level = self.book.topology.levels[-1]
         rest = [
-            min(price, ceil_div(move.target.tile_bytes * byte_fs, 1000))
+            min(price, level.time_ps(0, move.target.tile_bytes))
             for price, move in zip(prices, moves, strict=True)
         ]
         longest = max(range(len(prices)), key=prices.__getitem__)

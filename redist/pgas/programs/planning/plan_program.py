@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
-from redist.arrange.strategies import BUILT_IN, BUILT_IN_CPU
 from redist.errors import CaptureError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE
@@ -20,6 +19,7 @@ from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls
 from redist.pgas.programs.planning.recorder import CallRecorder, calls_to_leave, written_elsewhere
 from redist.pgas.programs.prepare import Tidied
 from redist.pgas.tiles.arranging import Arranger
+from redist.plan.rates import device_costs
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
 from redist.text.units import format_bytes
@@ -169,7 +169,7 @@ def costs_of(recorder: CallRecorder, comm: Comm) -> ProgramCosts:
     n_bytes = max((t.tile_bytes for t in types), default=0)
     topology = find_topology(world_of(comm), None, n_bytes).topology
     on_device = any(is_gpu for one in recorder.calls for is_gpu, _ in one.kinds)
-    return ProgramCosts.of(types, topology, BUILT_IN if on_device else BUILT_IN_CPU)
+    return ProgramCosts.of(types, topology, device_costs(on_device))
 
 
 def types_of(recorder: CallRecorder) -> list[ArrayType]:
