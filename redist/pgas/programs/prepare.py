@@ -7,27 +7,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.tape import COLLECTIVE, MoveOf, Task, TaskKind
+from redist.pgas.ghosts.tape import MoveOf, Task, TaskKind
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 from redist.pgas.programs.agree import common_classes, most_of, same_or_unknown, union_of
 from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.passes.judge import judge
-from redist.pgas.programs.passes.order import ready_gaps, start_early
+from redist.pgas.programs.passes.order import begins_early, ready_gaps, start_early
 from redist.pgas.programs.passes.recorded import RecordedRun, record_runs
 from redist.pgas.programs.passes.replay import Replay, write_replay
 from redist.pgas.programs.passes.tidy import drop_dead, needed_moves, share_equal
 from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.pgas.watch.seam import SparedMove
-from redist.runtime.ranks.world import Comm, world_of
+from redist.runtime.ranks.world import Comm
 from redist.runtime.redistribute import prepare as prepare_transfer
 from redist.runtime.transfer import Transfer
 
 MoveEnds = tuple[ArrayType, ArrayType]
 """The types between which something moves."""
-EARLY_BYTES = 2**16
-"""Moves of which a rank receives less are not begun early: handing them over costs as much."""
-ALWAYS = "always"
 PLANNED, AS_WRITTEN = "planned", "as written"
 
 
@@ -189,7 +186,7 @@ def _put_in_order(
     joined = join_moves(tasks, roots, most_of(comm, needed_before(tasks, roots)), next_value)
     joined = with_transfers(joined)
     gaps = most_of(comm, ready_gaps(joined, roots))
-    early = _begins_early(joined, comm, options)
+    early = begins_early(joined, comm, options.prefetch)
     ordered = start_early(joined, roots, gaps, early, next_value + len(joined))
     if not captured.on_device:
         return ordered
@@ -268,25 +265,6 @@ def with_transfers(
                     known[key] = prepare_transfer(sources, targets, movers[0].comm)
                 mover = replace(mover, prepared=known[key])
         out.append(task if mover is task.function else replace(task, function=mover))
-    return out
-
-
-def _begins_early(tasks: Sequence[Task], comm: Comm, options: ProgramOptions) -> list[bool]:
-    """Of moves and exchanges, in order: which are begun early; the same on all ranks."""
-    far = options.prefetch == ALWAYS or (
-        bool(options.prefetch) and comm.size > 1 and not world_of(comm).one_node
-    )
-    out = []
-    for task in tasks:
-        if task.kind not in COLLECTIVE:
-            continue
-        mover = task.function
-        is_early = far and isinstance(mover, TileMover)
-        if isinstance(mover, TileMover) and is_early and options.prefetch != ALWAYS:
-            assert mover.prepared is not None
-            plan = mover.prepared.plan
-            is_early = plan.received_bytes >= EARLY_BYTES * plan.source.mesh.n_devices
-        out.append(is_early)
     return out
 
 

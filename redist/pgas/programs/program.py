@@ -21,7 +21,8 @@ from redist.pgas.programs.compiled import Compiled
 from redist.pgas.programs.limited.compile_within import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.limited.run_timeline import RunTimeline, named_spans
-from redist.pgas.programs.prepare import ALWAYS, AS_WRITTEN, PLANNED, ProgramOptions
+from redist.pgas.programs.passes.order import ALWAYS
+from redist.pgas.programs.prepare import AS_WRITTEN, PLANNED, ProgramOptions
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.spill.limit import memory_limit
 from redist.pgas.spill.spill_store import spill_folder

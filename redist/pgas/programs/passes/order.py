@@ -14,6 +14,29 @@ from dataclasses import replace
 from typing import Any
 
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
+from redist.pgas.ghosts.traffic import TileMover
+from redist.runtime.ranks.world import Comm, world_of
+
+ALWAYS = "always"
+"""What ``prefetch`` says if moves within a node begin early, too, and small ones."""
+EARLY_BYTES = 2**16
+"""Moves of which a rank receives less are not begun early: handing them over costs as much."""
+
+
+def begins_early(tasks: Sequence[Task], comm: Comm, prefetch: bool | str) -> list[bool]:
+    """**Local.** Of moves and exchanges, in order: which are begun early; the same on all ranks."""
+    far = bool(prefetch) and comm.size > 1 and not world_of(comm).one_node
+    out = []
+    for task in tasks:
+        if task.kind not in COLLECTIVE:
+            continue
+        mover, is_early = task.function, prefetch == ALWAYS
+        if isinstance(mover, TileMover) and far and not is_early:
+            assert mover.prepared is not None
+            plan = mover.prepared.plan
+            is_early = plan.received_bytes >= EARLY_BYTES * plan.source.mesh.n_devices
+        out.append(is_early and isinstance(mover, TileMover))
+    return out
 
 
 def ready_gaps(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
