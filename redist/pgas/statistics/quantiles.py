@@ -51,8 +51,12 @@ def quantile(
 
     ``q`` is one number in [0, 1] or a sequence of them, the same on every rank, which is then the first
     dim of the result. It takes the memory of :func:`sort`: a sorted copy, and as much on the way.
+    Whole numbers stay whole where ``q`` is, 0 or 1.
     """
-    return _quantile(x, _shares(x, q, 1), axis, method, keepdims)
+    shares = _shares(x, q, 1)
+    if method in METHODS and np.asarray(q).dtype.kind in "iu":
+        method = "lower"
+    return _quantile(x, shares, axis, method, keepdims)
 
 
 @takes_array
@@ -91,15 +95,15 @@ def _quantile(x: T, shares: Tile, axis: Axis, method: str, keepdims: bool) -> T:
     at = np.atleast_1d((n - 1) * shares.reshape(-1))
     low = np.floor(at).astype(np.int64)
     between = at - low
-    if method != "linear":
-        to = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}[method]
-        between = np.where(between > 0, to, 0.0).astype(between.dtype)
-    below = _as_floats(_part(ordered, dim, low))
-    above = _as_floats(_part(ordered, dim, np.minimum(low + 1, n - 1)))
-    out = _mix(below, above, between, dim) if method in ("linear", "midpoint") else None
-    if out is None:
-        out = below if method == "lower" else _chosen(below, above, between, dim)
-        out = out if x.dtype.kind == "f" else astype(out, x.dtype)
+    if method in ("lower", "higher"):
+        picked = low if method == "lower" else np.ceil(at).astype(np.int64)
+        out = _part(ordered, dim, picked)
+    else:
+        if method == "midpoint":
+            between = np.where(between > 0, 0.5, 0.0).astype(between.dtype)
+        below = _as_floats(_part(ordered, dim, low))
+        above = _as_floats(_part(ordered, dim, np.minimum(low + 1, n - 1)))
+        out = _mix(below, above, between, dim)
     out = _or_nan(out, _part(ordered, dim, slice(n - 1, n)))
     out = moveaxis(out, dim, 0)
     kept = (
@@ -139,10 +143,6 @@ def _mix(below: T, above: T, between: Tile, dim: int) -> T:
     first = apply(np.add, below, apply(np.multiply, step, t))
     second = apply(np.subtract, above, apply(np.multiply, step, rest))
     return apply(np.where, _beside(below, between >= 0.5, dim), second, first)
-
-
-def _chosen(below: T, above: T, between: Tile, dim: int) -> T:
-    return apply(np.where, _beside(below, between > 0, dim), above, below)
 
 
 def _or_nan(out: T, last: T) -> T:
