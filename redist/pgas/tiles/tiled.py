@@ -121,8 +121,8 @@ class Tiled:
 
     def _take_over(self, other: Tiled) -> None:
         """**Local.** Let the tile and the type of another array be this one's: its values have changed."""
-        hold(self, other.tile)
         self._type = other._type
+        hold(self, other.tile)
         self.version += 1
 
     def _reload(self) -> Tile | None:
@@ -182,7 +182,9 @@ def held_by(array: Tiled) -> Any:
 def hold(array: Tiled, tile: Tile | None) -> None:
     """**Local.** Let a tile be that of an array, wherever its own is."""
     array.tile, array._stored = tile, None
-    if tile is not None and (tile.nbytes >= SHARED_FROM or current_limit().limit_bytes is not None):
+    if tile is None or array.memory.is_ghost:
+        return
+    if tile.nbytes >= SHARED_FROM or current_limit().limit_bytes is not None:
         array.memory.enrol(array)
 
 

@@ -143,6 +143,21 @@ def layouts() -> str | None:
     return None
 
 
+def some_ranks() -> str | None:
+    """Large arrays that not all ranks have a tile of, updated in place: all ranks capture the same calls."""
+    mesh = Mesh(x=max(1, COMM.size - 1))
+
+    def update(a: Any) -> Any:
+        b = a + 1
+        b[3, 1:5] = 7.0
+        b[a[:, 0] > 0] = 2.0
+        b += a
+        return b
+
+    a = normal((200 * mesh.n_devices, 64), type="{x}, {}", mesh=mesh)
+    return None if same(X.program(update)(a).gather(), update(a).gather()) else "differs"
+
+
 def generators() -> str | None:
     """A generator goes on in every run, as it does without a program."""
     u = normal((6, 5))
@@ -626,8 +641,8 @@ def switches() -> str | None:
 CHECKS = {
     check.__name__: check
     for check in (
-        kernels, loops, layouts, generators, outside, refusals, races, disagreement, copies, early,
-        shared_moves, batches, as_numpy, switches, structures, sharing, families,
+        kernels, loops, layouts, some_ranks, generators, outside, refusals, races, disagreement, copies,
+        early, shared_moves, batches, as_numpy, switches, structures, sharing, families,
     )
 }  # fmt: skip
 
