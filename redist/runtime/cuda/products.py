@@ -52,9 +52,11 @@ def _in_order(x: Any) -> tuple[Any, int]:
 
 @lru_cache(maxsize=1)
 def _cublas() -> Any:
-    """cuBLAS as CuPy calls it; None where there is none."""
+    """cuBLAS as CuPy calls it; None where there is none, or another library in CuPy's place."""
     try:
+        import cupy
         from cupy_backends.cuda.libs import cublas
     except ImportError:
         return None
-    return cublas if hasattr(cublas, "gemmStridedBatchedEx") else None
+    has_all = hasattr(cupy.cuda, "device") and hasattr(cublas, "gemmStridedBatchedEx")
+    return cublas if has_all else None
