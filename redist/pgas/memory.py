@@ -8,15 +8,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
-from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import MemoryLimitError, RequestError
 from redist.layout.array_type import ArrayType
+from redist.pgas.limit_in_force import current_limit
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
 from redist.text.units import ceil_div, format_beside, format_bytes
@@ -33,57 +32,6 @@ KEPT_BYTES = 2**28
 """Dead segments up to this much are kept for the next tiles."""
 RESERVE_BYTES = 2**22
 """Where a plan has counted the living, this much of the dead is kept at its end."""
-
-
-class HasTile(Protocol):
-    """A global array, as the memory of its tile sees it."""
-
-    tile: Tile | None
-
-    @property
-    def type(self) -> ArrayType:
-        """How the array lies on its mesh."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryLimit:
-    """What global arrays may hold on a rank, of the host's memory and of a GPU's each; None for no limit.
-
-    Where a memory has no room, ``spill_from`` is asked to spill arrays to the place that ``spill`` names,
-    until this many bytes more fit.
-    """
-
-    limit_bytes: int | None = None
-    spill: str | None = None
-    spill_from: Callable[[TileMemory, int], None] | None = None
-
-
-_LIMIT: ContextVar[MemoryLimit | None] = ContextVar("limit", default=None)
-"""The limit of a ``with`` block, or of the last call in this context."""
-_OF_PROCESS = [MemoryLimit()]
-"""The limit where a context has none, as in a new thread: that of the last call outside any block."""
-
-
-def current_limit() -> MemoryLimit:
-    """**Local.** The limit in force here."""
-    found = _LIMIT.get()
-    return _OF_PROCESS[0] if found is None else found
-
-
-def set_limit(limit: MemoryLimit) -> Token[MemoryLimit | None]:
-    """**Local.** Let a limit be in force in this context."""
-    return _LIMIT.set(limit)
-
-
-def reset_limit(token: Token[MemoryLimit | None]) -> None:
-    """**Local.** Let the limit before be in force again."""
-    _LIMIT.reset(token)
-
-
-def set_limit_of_process(limit: MemoryLimit) -> MemoryLimit:
-    """**Local.** Let a limit be in force where a context has none; that before."""
-    before, _OF_PROCESS[0] = _OF_PROCESS[0], limit
-    return before
 
 
 class TileMemory:
@@ -177,7 +125,7 @@ class TileMemory:
 
     # What arrays ask of the memory that they lie in
 
-    def enrol(self, array: HasTile) -> None:
+    def enrol(self, array: Any) -> None:
         """**Local.** Count the tile of an array that has one of its own now."""
         key, arrays = id(array), self.arrays
         arrays.pop(key, None)
@@ -185,7 +133,7 @@ class TileMemory:
         assert array.tile is not None
         self.adopt(array.tile, array.type.tile_bytes)
 
-    def updated(self, array: HasTile) -> None:
+    def updated(self, array: Any) -> None:
         """**Local.** The values of an array have changed."""
 
     def check_values(self, what: str, t: ArrayType, instead: str = "", noted: bool = False) -> None:

@@ -13,7 +13,8 @@ from redist.pgas.elementwise.on_device import compute, is_plain
 from redist.pgas.ghosts.ghost import DeviceGhost, Ghost, likes_of, note, refs_of, write
 from redist.pgas.ghosts.stand_ins import KNOWN, pretend, try_out
 from redist.pgas.ghosts.tape import RETURN_IT, Tape, TaskKind, current_tape
-from redist.pgas.memory import BUFFERS, DEVICE, HasTile, Tile, TileMemory
+from redist.pgas.memory import BUFFERS, DEVICE, Tile, TileMemory
+from redist.pgas.tiles.tiled import Tiled
 from redist.text.call_site import calling_line
 
 END_IT = "end the program first, or use pgas.map_tiles"
@@ -36,13 +37,13 @@ class GhostMemory(TileMemory):
         """**Local.** The ghosts of the host, or of the GPU."""
         return ghosts_for(on_device)
 
-    def enrol(self, array: HasTile) -> None:
+    def enrol(self, array: Tiled) -> None:
         """**Local.** Note a new array."""
         tape = current_tape()
         if tape is not None:
             tape.made(array.type, array.tile)
 
-    def updated(self, array: HasTile) -> None:
+    def updated(self, array: Tiled) -> None:
         """**Local.** Note that an array has changed."""
         tape = current_tape()
         if tape is not None:

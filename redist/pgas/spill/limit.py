@@ -7,14 +7,13 @@ from functools import partial
 
 from redist.pgas.global_array import Array
 from redist.pgas.keeper import FAR_BYTES
-from redist.pgas.memory import (
-    BUFFERS,
+from redist.pgas.limit_in_force import (
     MemoryLimit,
-    TileMemory,
     reset_limit,
     set_limit,
     set_limit_of_process,
 )
+from redist.pgas.memory import BUFFERS, TileMemory
 from redist.pgas.spill.put_away import can_leave, put_away, stored_tile
 from redist.pgas.spill.spill_store import SpillStore, spill_folder, store_for
 from redist.pgas.tiles.tiled import held_by

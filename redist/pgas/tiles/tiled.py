@@ -11,7 +11,8 @@ from redist.errors import MissingNameError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box, box_of
-from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory, current_limit
+from redist.pgas.limit_in_force import current_limit
+from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
 from redist.runtime.ranks.world import Comm
 
 # Which part of a global array this rank holds.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from redist.errors import CaptureError, NoPlanError
 from redist.pgas.keeper import FAR_BYTES
-from redist.pgas.memory import current_limit
+from redist.pgas.limit_in_force import current_limit
 from redist.pgas.programs.body import ProgramBody
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.limited.run_limit import LayoutsFor, RunLimit
