@@ -126,6 +126,7 @@ def test_loops_of_clustering_notice(ranks: int, how: str) -> None:
 def test_an_interrupt_within_a_limit_shows_the_lines_of_the_user(tmp_path: Path) -> None:
     with job("endings", 2, "interrupt", "limit", str(tmp_path)) as started:
         started.until(lambda text: text.count("runs") == 2, START_S)
+        time.sleep(0.3)  # what says so has returned
         os.killpg(started.process.pid, signal.SIGINT)
         done = started.end(END_S)
     shown = re.findall(r'File "([^"]+)", line \d+, in (\w+|<module>)', done.output)

@@ -169,7 +169,7 @@ def test_another_rank_that_failed_ends_a_wait(tmp_path: Path) -> None:
 )
 def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
     rng = random.Random(4)
-    interrupted = 0
+    interrupted, last_s = 0, 0.012
     for _ in range(sample(15, of=300)):
         store = TroubledStore(SpillFile(tmp_path, cached=True), delay_s=4e-4)
         tiles = CountedTiles(GRAPH.tasks)
@@ -178,14 +178,16 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
         given = give(GRAPH, [store])
         with nothing_left(tmp_path, store, tiles):
             timer = threading.Timer(
-                rng.random() * 0.012, lambda: os.kill(os.getpid(), signal.SIGINT)
+                rng.random() * last_s, lambda: os.kill(os.getpid(), signal.SIGINT)
             )
+            started_s = time.perf_counter()
             try:
                 timer.start()
                 runner.run(given, checks=True)
             except KeyboardInterrupt:
                 interrupted += 1
             else:
+                last_s = time.perf_counter() - started_s  # the next signal comes within such a run
                 try:
                     timer.join()
                     time.sleep(0.01)
