@@ -108,7 +108,14 @@ def clusters_are_scored_as_by_scikit_learn() -> str | None:
     for kind, x, y in sets():
         given = [(x, y), (pgas.asarray(x, type="{x}, {}"), pgas.asarray(y, type="{x}"))]
         given += [(pgas.asarray(x, type="{}, {x}"), y)]
-        loose = {"float32": 3e-5, "far away": 1e-7, "duplicates": 1e-6}.get(kind, 1e-12)
+        # scikit-learn takes distances by products: a row and its own centre are 1e-8 apart there
+        loose = {
+            "float32": 3e-5,
+            "far away": 1e-7,
+            "duplicates": 1e-6,
+            "single rows": 1e-7,
+            "few": 1e-7,
+        }.get(kind, 1e-12)
         for name in SPREAD:
             want = theirs(name)(x, y)
             found = [_whole(getattr(metrics, name)(*both)) for both in given]
@@ -192,7 +199,7 @@ def errors_come_on_all_ranks() -> str | None:
     for labels in ((y, y[:7]), (y[:, None], y)):
         want = refused(sklearn.metrics.rand_score, *labels)
         found = refused(metrics.rand_score, *map(pgas.asarray, labels))
-        if found != want:
+        if not found.startswith(want):  # and what to write instead
             return f"{found!r}, scikit-learn {want!r}"
     loops = pgas.asarray(np.ones((50, 50)), type="{x}, {}")
     if "diagonal" not in refused(metrics.silhouette_score, loops, y, metric="precomputed"):

@@ -90,6 +90,7 @@ def errors_are_one() -> str | None:
     COMM.barrier()
     if COMM.rank == 0:
         shutil.rmtree(folder())
+    folder.cache_clear()
     return None
 
 
