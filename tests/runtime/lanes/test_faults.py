@@ -168,6 +168,14 @@ def test_another_rank_that_failed_ends_a_wait(tmp_path: Path) -> None:
     reason="signals go to the main thread",
 )
 def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell ignore it
+    try:
+        _interrupt_at_any_moment(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt_at_any_moment(tmp_path: Path) -> None:
     rng = random.Random(4)
     interrupted, last_s = 0, 0.012
     for _ in range(sample(15, of=300)):
