@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from redist.judge.simulation import simulate
     from redist.measure.calibrate import calibrate
     from redist.pgas.programs.explain import explain
-    from redist.pgas.spill.limit import memory_limit
+    from redist.pgas.spill.memory_limit import memory_limit
     from redist.pgas.watch.trace import trace
     from redist.runtime.redistribute import prepare, redistribute
     from redist.runtime.transfer import Transfer
@@ -130,7 +130,7 @@ _LAZY = {
     "calibrate": "redist.measure.calibrate",
     "diagnose": "redist.doctor.diagnosis",
     "explain": "redist.pgas.programs.explain",
-    "memory_limit": "redist.pgas.spill.limit",
+    "memory_limit": "redist.pgas.spill.memory_limit",
     "prove": "redist.judge.proof",
     "prepare": "redist.runtime.redistribute",
     "redistribute": "redist.runtime.redistribute",

@@ -5,15 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from redist.errors import RequestError
+from redist.errors import LayoutError, RequestError
 from redist.layout.array_type import ArrayType
+from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
-from redist.plan.dual import dual_type
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT
 from redist.plan.request import Request
+from redist.plan.rules import difference
 from redist.plan.topology import Topology
 from redist.text.units import limit_from
+
+# Types of gradients: where an array is replicated, its gradient is a pending sum, and the reverse.
+
+
+def dual_type(t: ArrayType) -> ArrayType:
+    """The type of what pairs with an array of type ``t``, device by device.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> print(dual_type(ArrayType.parse("f32[8{x}, 8]", Mesh(x=2, y=4))))
+    f32[8{x}, 8] sum{y}
+    >>> print(dual_type(ArrayType.parse("f32[8{x}, 8] sum{y}", Mesh(x=2, y=4))))
+    f32[8{x}, 8]
+
+    The sum over devices of the products of their tiles is then the product of the global arrays.
+    """
+    if t.pending_op not in (None, "sum"):
+        raise LayoutError(f"cannot take the dual of {t}: a pending {t.pending_op} is not linear")
+    everything = [whole(t.mesh, name) for name, _ in t.mesh.axes]
+    idle = difference(everything, t.used)
+    return t.with_pending("sum" if idle else None, idle)
 
 
 def synthesize(
@@ -103,7 +124,7 @@ def adjoint(plan: Plan, topology: Topology | None = None) -> Plan:
     (['all_gather'], ['reduce_scatter'])
 
     A replicated array has a gradient that is a sum over its replicas, still pending; see
-    :func:`redist.plan.dual.dual_type`.
+    :func:`redist.planner.dual_type`.
     """
     return synthesize(
         dual_type(plan.target),

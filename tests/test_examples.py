@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redist.launch.launcher import find_launcher
-from redist.launch.outside import environment
+from redist.launch.launcher import environment, find_launcher
 from tests.programs.launch import alone, default_mpi, one_worker
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,7 +19,7 @@ import numpy as np
 from bench.gpu.cases import CopyCase
 from bench.problems.installed import why_absent
 from bench.report.jobs import SkippedError
-from redist.measure.machine import machine
+from redist.measure.results.results import machine
 from redist.measure.timing import Times
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.copy_list import BufferCopy

@@ -10,15 +10,13 @@ import numpy as np
 from bench.larger.blocks import N_NUMBERS, fill
 from bench.larger.gpu_stacks import F32, GpuStack, StackKernels, bytes_of_shape
 from redist.check.certify_memory import certify_memory
-from redist.offload.compile import compile_memory
-from redist.offload.least_limit import least_memory
+from redist.offload.compile import compile_memory, least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import TaskList
 from redist.runtime.cuda.arrays import empty_on_device
 from redist.runtime.cuda.pinned_store import PinnedStore, SeparateMemory, launched
-from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
-from redist.runtime.lanes.vertex_table import TaskWork
+from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
 
 Run = Callable[[], Any]
 TO_DEVICE = 1

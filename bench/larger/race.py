@@ -13,16 +13,14 @@ from bench.larger.layers import HostTiles, LayerChain, given_to
 from bench.problems.judge import WrongPlanError
 from bench.report.report import Row, Table, Tables
 from redist.check.certify_memory import certify_memory
-from redist.offload.compile import compile_memory
-from redist.offload.least_limit import least_memory
+from redist.offload.compile import compile_memory, least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.lanes.loop import nothing
-from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.stores import MemoryStore, bytes_of
-from redist.runtime.lanes.vertex_table import TaskWork
+from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
 from redist.text.units import format_bytes
 
 POLICIES = ("longest path", "in order", "synchronous")

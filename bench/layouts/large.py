@@ -12,8 +12,8 @@ from functools import partial
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met
 from bench.report.report import Row, Table, Tables
+from redist.arrange.domain import list_groupings
 from redist.arrange.ein_graph import EinGraph, EinNode
-from redist.arrange.groupings import list_groupings
 from redist.arrange.judge_layouts import judge_layouts, node_time_ps
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts

@@ -13,7 +13,7 @@ from typing import Any
 from mpi4py import MPI
 
 from bench.problems.installed import version, why_absent
-from redist.launch.outside import environment
+from redist.launch.launcher import environment
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
 from redist.measure.cases import Case

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from redist.errors import RedistError
-from redist.launch.launcher import find_launcher, launch
-from redist.launch.outside import environment
+from redist.launch.launcher import environment, find_launcher, launch
 from tests.cluster.hosts import make_cluster, why_no_cluster
 from tests.cluster.launch import ClusterLauncher, variables
 from tests.programs.torch import spawn

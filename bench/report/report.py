@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import redist
-from redist.measure.machine import machine
+from redist.measure.results.results import machine
 from redist.text.columns import table as align
 
 Value = str | int | float | None

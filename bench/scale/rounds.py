@@ -26,9 +26,8 @@ from redist.runtime.host.staging import (
 )
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.schedule.pieces import box_at
-from redist.runtime.schedule.rounds import part_counts, parts_needed, place_at
+from redist.runtime.schedule.rounds import ALIGN, ALIGN_FROM, part_counts, parts_needed, place_at
 from redist.runtime.schedule.rounds import part_elems as runtime_part_elems
-from redist.runtime.schedule.slots import ALIGN, ALIGN_FROM
 from redist.text.units import ceil_div
 
 part_elems = lru_cache(maxsize=4096)(runtime_part_elems)

@@ -34,7 +34,7 @@ from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
 from proofs.evidence.weighing import Wanted
 from proofs.theorems.memory import SIZES, middle, source, target, tile
 from redist.layout.cuts import EvenCut
-from redist.runtime.host.own_tiles import OwnTiles
+from redist.runtime.host.executor import OwnTiles
 from redist.runtime.host.staging import (
     BOOK_BYTES,
     GRAIN_BYTES,

@@ -44,6 +44,7 @@ from redist.plan.memory import rounds_for
 from redist.plan.pieces import Piece
 from redist.runtime.schedule.pieces import box_at
 from redist.runtime.schedule.rounds import (
+    Exports,
     RoundPart,
     make_rounds,
     part_counts,
@@ -54,7 +55,6 @@ from redist.runtime.schedule.rounds import (
     take_turns,
     turn_of,
 )
-from redist.runtime.schedule.slots import Exports
 from redist.runtime.simulator import random_tiles, simulate
 
 n, m, k, i, parts, more = symbols("n m k i parts more")

@@ -16,9 +16,8 @@ from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.memory_limit import fit_memory
 from redist.arrange.solving.mini_buckets import solve_in_buckets
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
-from redist.arrange.strategies import least_time_ps, list_strategies
+from redist.arrange.strategies import Answered, Ways, ask, least_time_ps, list_strategies
 from redist.arrange.tile_lives import live_rows
-from redist.arrange.ways import Answered, Ways, ask
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis

@@ -17,7 +17,7 @@ from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph
 from redist.arrange.solving.live_rows import LiveRows, LiveTable
 from redist.arrange.solving.network import Costs, CostTable
-from redist.arrange.ways import Ways
+from redist.arrange.strategies import Ways
 from redist.layout.cuts import Ints
 
 

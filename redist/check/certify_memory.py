@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from redist.check.memory_graphs import check_memory_graph
 from redist.errors import MemoryCheckError
-from redist.program.memory_certificate import MemoryCertificate
-from redist.program.memory_graph import MemoryGraph, Vertex
+from redist.program.memory_graph import MemoryCertificate, MemoryGraph, Vertex
 
 # The most flow from nodes that supply to nodes that demand, over edges without limit: Dinic's algorithm.
 #

@@ -22,8 +22,7 @@ import z3
 
 from redist.check.families import Scale, named_dims, received_worst, scales, scope
 from redist.layout.array_type import ArrayType
-from redist.plan.certificate import Certificate
-from redist.plan.plan import Plan
+from redist.plan.plan import Certificate, Plan
 from redist.plan.steps import Event
 
 MIB = 2**20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from redist.check.delivery import fault
-from redist.check.holdings import (
+from redist.check.delivery import (
     Holding,
     PendingChange,
+    fault,
     holding,
     pending_change,
     rows_by_rank,

@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(fact_lines(found)), flush=True)
     if alone:
         return 1
-    from redist.doctor.pairs import likely, pair_ranks
+    from redist.doctor.among_ranks import likely, pair_ranks
     from redist.runtime.ranks.waiting import TIMEOUT_S
 
     if comm.size == 1:

@@ -10,7 +10,7 @@ from redist.doctor.process import READS, Fact, facts
 from redist.text.columns import one_line, table
 
 if TYPE_CHECKING:
-    from redist.doctor.pairs import Pairing
+    from redist.doctor.among_ranks import Pairing
     from redist.runtime.ranks.world import Comm
 
 # What ``redist doctor`` prints: tables of facts, of ways between ranks, and of reasons.
@@ -90,7 +90,7 @@ def diagnose(comm: Comm | None = None, *, node_size: int | None = None) -> Diagn
     local = Diagnosis(found)
     if not local.has_mpi:
         return local
-    from redist.doctor.pairs import likely, pair_ranks
+    from redist.doctor.among_ranks import likely, pair_ranks
     from redist.runtime.ranks.waiting import TIMEOUT_S
 
     if comm is None or comm.size == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from redist.draw.page import page_of
+from redist.draw.picture import page_of
 from redist.graph.nodes import GraphMove, GraphNode, ProgramGraph, grouped
 from redist.text.svg import MONO, Figure, document, line, rect, text, with_title
 from redist.text.units import format_bytes, format_time

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-from redist.draw.page import page_of
+from redist.draw.picture import page_of
 from redist.errors import PlanFormatError
 from redist.graph.nodes import ProgramGraph, counted, grouped
-from redist.program.memory_certificate import MemoryCertificate
+from redist.program.memory_graph import MemoryCertificate
 from redist.text.columns import table
 from redist.text.svg import write_if
 from redist.text.units import format_bytes, format_time

@@ -10,9 +10,8 @@ from typing import Any
 from redist.judge.claims import THEOREMS, holds_for, list_gaps, rests_on
 from redist.judge.faults import figure_fault, replay_fault
 from redist.judge.sample import Sample, run_sample
-from redist.plan.certificate import Certificate
 from redist.plan.memory import HOLDERS, alive_events, holder_classes, worst_class
-from redist.plan.plan import Plan
+from redist.plan.plan import Certificate, Plan
 from redist.plan.rates import FLAT
 from redist.plan.table import format_plan
 from redist.plan.topology import Topology

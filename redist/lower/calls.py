@@ -7,12 +7,142 @@ call with a dim for every digit; what a call takes away or adds leads, a digit f
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.plan.pieces import Piece
+
+# Write dims and mesh axes as digits that several types share, so that a step only moves digits.
+#
+# A dim of 12 that is cut by x=2 is a digit of 2, which the device's place along x gives, and one of 6
+# that lies in its tile. Where another type cuts the same dim by y=4, that is a digit of 4 and one of 3.
+# Both see it as digits of 2, 2 and 3.
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """Part of a dim's index, major to minor: that of ``size`` values with ``pre`` values before it.
+
+    >>> Digit(0, 2, 3).end
+    6
+    """
+
+    dim: int
+    pre: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """How many values all digits down to this one have together."""
+        return self.pre * self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Which atom of the mesh gives each digit of a type; digits of no atom lie in the tile."""
+
+    atom_of: dict[Digit, SubAxis]
+    pending: tuple[SubAxis, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """The digits of every dim, major to minor, the atoms of the mesh, and how each type holds them."""
+
+    dims: tuple[tuple[Digit, ...], ...]
+    atoms: tuple[SubAxis, ...]
+    types: tuple[Held, ...]
+
+    def in_tile(self, number: int) -> tuple[Digit, ...]:
+        """The digits that lie in the tiles of a type, in their order."""
+        held = self.types[number].atom_of
+        return tuple(digit for dim in self.dims for digit in dim if digit not in held)
+
+
+def find_digits(types: Sequence[ArrayType]) -> Digits | None:
+    """Digits that all of these types share; None if there are none.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> mesh = Mesh(x=2, y=4)
+    >>> a, b = (ArrayType.parse(t, mesh) for t in ("f32[12{x}, 8{y}]", "f32[12{y}, 8{x}]"))
+    >>> found = find_digits([a, b])
+    >>> [digit.size for digit in found.dims[0]], [part.size for part in found.atoms]
+    ([2, 2, 3], [2, 2, 2])
+
+    There are none if tiles are not full, if types are of different meshes, or if one cuts where
+    another's cut goes through: 2 and 3 have no digits in common.
+    """
+    mesh = types[0].mesh
+    if not all(t.is_even and t.mesh == mesh and t.global_elems for t in types):
+        return None
+    axis_edges = {name: {1, size} for name, size in mesh.axes}
+    dim_edges = [{1, n} for n in types[0].shape]
+    places = [
+        (dim, base, part)
+        for t in types
+        for dim, parts in enumerate(t.dims)
+        for base, part in zip(_bases(parts), parts, strict=True)
+    ]
+    for t in types:
+        for part in t.pending_axes:
+            axis_edges[part.name] |= {part.pre, part.end}
+    while True:
+        before = sum(map(len, axis_edges.values())) + sum(map(len, dim_edges))
+        for dim, base, part in places:
+            _share(axis_edges[part.name], dim_edges[dim], base, part)
+        if sum(map(len, axis_edges.values())) + sum(map(len, dim_edges)) == before:
+            break
+    if not all(_is_chain(edges) for edges in (*axis_edges.values(), *dim_edges)):
+        return None
+    atoms = tuple(
+        SubAxis(name, lo, hi // lo)
+        for name, _ in mesh.axes
+        for lo, hi in itertools.pairwise(sorted(axis_edges[name]))
+    )
+    dims = tuple(
+        tuple(Digit(dim, lo, hi // lo) for lo, hi in itertools.pairwise(sorted(edges)))
+        for dim, edges in enumerate(dim_edges)
+    )
+    return Digits(dims, atoms, tuple(_held(t, dims, atoms) for t in types))
+
+
+def _bases(parts: Sequence[SubAxis]) -> list[int]:
+    """How many tiles the parts before each one make."""
+    return list(itertools.accumulate((p.size for p in parts[:-1]), int.__mul__, initial=1))[
+        : len(parts)
+    ]
+
+
+def _share(axis: set[int], dim: set[int], base: int, part: SubAxis) -> None:
+    """Let the edges of an axis inside a part be edges of the dim that it cuts, and the reverse."""
+    axis |= {part.pre, part.end}
+    for edge in list(axis):
+        if part.pre <= edge <= part.end and edge % part.pre == 0:
+            dim.add(base * (edge // part.pre))
+    for edge in list(dim):
+        if base <= edge <= base * part.size and edge % base == 0:
+            axis.add(part.pre * (edge // base))
+
+
+def _is_chain(edges: set[int]) -> bool:
+    """Whether each divides the next."""
+    return all(hi % lo == 0 for lo, hi in itertools.pairwise(sorted(edges)))
+
+
+def _held(t: ArrayType, dims: Sequence[Sequence[Digit]], atoms: Sequence[SubAxis]) -> Held:
+    atom_of: dict[Digit, SubAxis] = {}
+    for dim, parts in enumerate(t.dims):
+        inside = [atom for part in parts for atom in atoms if atom.inside(part)]
+        cut = [digit for digit in dims[dim] if digit.end <= t.cut(dim).n_tiles]
+        assert [d.size for d in cut] == [a.size for a in inside], (t, cut, inside)
+        atom_of.update(zip(cut, inside, strict=True))
+    pending = tuple(a for a in atoms if any(a.inside(part) for part in t.pending_axes))
+    return Held(atom_of, pending)
+
 
 Axes = tuple[SubAxis, ...]
 

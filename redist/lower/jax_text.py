@@ -21,8 +21,7 @@ from redist.lower.calls import (
     Select,
     Swap,
 )
-from redist.lower.lowering import lower_plan
-from redist.lower.words import arguments, identity_text, size_of
+from redist.lower.lowering import arguments, identity_text, lower_plan, size_of
 from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT

@@ -20,6 +20,7 @@ from redist.lower.calls import (
     Call,
     Collect,
     CombineAll,
+    Digits,
     Embed,
     Keep,
     Permute,
@@ -27,9 +28,7 @@ from redist.lower.calls import (
     Select,
     Swap,
 )
-from redist.lower.digits import Digits
-from redist.lower.lowering import lower_run, runs_of
-from redist.lower.words import arguments, identity_text
+from redist.lower.lowering import arguments, identity_text, lower_run, runs_of
 from redist.plan.pieces import Piece, list_pieces
 from redist.plan.plan import Plan
 from redist.plan.rules import resolved_axes

@@ -37,7 +37,7 @@ from redist.pgas.elementwise.binary import (
     logaddexp, logical_and, logical_or, logical_xor, maximum, minimum, multiply, nextafter,
     not_equal, pow, remainder, subtract,
 )  # fmt: skip
-from redist.pgas.elementwise.closeness import isclose
+from redist.pgas.elementwise.binary import isclose
 from redist.pgas.elementwise.where import clip, nan_to_num, where
 from redist.pgas.elementwise.unary import (
     abs, acos, acosh, asin, asinh, atan, atanh, bitwise_invert, ceil, conj, cos, cosh, exp, expm1,
@@ -73,7 +73,7 @@ from redist.pgas.statistics import (
     nansum, nanvar, percentile, ptp, quantile,
 )  # fmt: skip
 from redist.pgas.suggestions import explain_missing as _explain_missing
-from redist.pgas.tiles.move_together import move_together
+from redist.pgas.tiles.move import move_together
 from redist.pgas.tiles.reshape import reshape
 
 if _TYPE_CHECKING:
@@ -82,7 +82,7 @@ if _TYPE_CHECKING:
     from redist.pgas.files.csv_out import write_csv
     from redist.pgas.files.npy import read_npy, write_npy
     from redist.pgas.files.parquet import read_parquet, write_parquet
-    from redist.pgas.programs.loops import repeat, repeat_until
+    from redist.pgas.programs.program import repeat, repeat_until
     from redist.pgas.programs.map_tiles import map_tiles
     from redist.pgas.programs.program import program
 

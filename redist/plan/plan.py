@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from redist.layout.array_type import ArrayType
-from redist.plan.certificate import Certificate
 from redist.plan.memory import holder_classes, live_bytes, source_events
 from redist.plan.rates import FLAT
 from redist.plan.steps import Event, Step
@@ -17,6 +16,38 @@ from redist.text.svg import write_if
 
 if TYPE_CHECKING:
     from redist.torch.run_plan import TorchPlan
+
+# What was proved about a plan's memory, and how.
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A verdict on the claim that live bytes never exceed the bound.
+
+    ``verdict`` is ``proved``, ``refuted`` (``counterexample`` has the sizes) or ``unknown``
+    (``reason`` says why); ``scope`` says for which arrays; ``bound`` is the formula, with the
+    figures of this array in ``bound_bytes``.
+    """
+
+    verdict: str
+    bound: str
+    bound_bytes: int
+    scope: str
+    method: str
+    reason: str = ""
+    counterexample: tuple[tuple[str, int], ...] = ()
+    seconds: float = 0.0
+
+    def summary(self) -> str:
+        """One line for people."""
+        match self.verdict:
+            case "proved":
+                return f"proved for {self.scope} ({self.method}, {self.seconds * 1e3:.0f} ms)"
+            case "refuted":
+                sizes = ", ".join(f"{name} = {value}" for name, value in self.counterexample)
+                return f"REFUTED with {sizes} ({self.method})"
+            case _:
+                return f"unknown: {self.reason} ({self.method})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +188,7 @@ class Plan:
 
         Returns the page and writes it to ``path`` too; ``topology`` as for :meth:`svg`.
         """
-        from redist.draw.page import make_page
+        from redist.draw.picture import make_page
 
         return write_if(make_page(self, topology), path)
 
@@ -190,7 +221,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from redist.draw.page import make_cell
+        from redist.draw.picture import make_cell
 
         return make_cell(self)
 

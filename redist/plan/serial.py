@@ -11,8 +11,7 @@ from redist.errors import PlanFormatError, RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.mesh import Mesh
-from redist.plan.certificate import Certificate
-from redist.plan.plan import Alternative, Plan
+from redist.plan.plan import Alternative, Certificate, Plan
 from redist.plan.request import OBJECTIVES, STRATEGIES
 from redist.plan.steps import (
     MIDDLE,

@@ -16,8 +16,7 @@ from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.runtime.arguments import OWN, CallArguments, Locals, Own, place_of
 from redist.runtime.copies.gpu_arrays import on_this_gpu
-from redist.runtime.host.executor import HostExecutor, Tiles, tiles_of
-from redist.runtime.host.own_tiles import OwnTiles
+from redist.runtime.host.executor import HostExecutor, OwnTiles, Tiles, tiles_of
 from redist.runtime.host.recorded import RecordedCall, RecordedCalls
 from redist.runtime.host.report import Report, TransferCounts
 from redist.runtime.ranks.agreement import (

@@ -11,7 +11,7 @@ from redist.layout.dtype import DType
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.reduce import identity
 from redist.runtime.schedule.compiler import Combine
-from redist.torch.dtypes import to_torch
+from redist.torch.layouts import to_torch
 
 HALVES = ("f16", "bf16")
 """PyTorch combines these in memory many times faster than NumPy, and rounds them alike."""

@@ -13,7 +13,7 @@ from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 from redist.torch import staging as rounds_of
 from redist.torch.combine import combine_tensors
-from redist.torch.dtypes import to_torch
+from redist.torch.layouts import to_torch
 from redist.torch.ranks import Ranks, Sent
 from redist.torch.staging import ALIGN, TensorStaging
 

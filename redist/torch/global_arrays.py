@@ -13,8 +13,7 @@ from redist import pgas
 from redist.errors import ConversionError
 from redist.pgas.global_array import Array
 from redist.runtime.ranks.world import Comm, comm_or_world
-from redist.torch.dtypes import to_torch
-from redist.torch.layouts import mesh_of, mesh_ranks, placements_of, type_of
+from redist.torch.layouts import mesh_of, mesh_ranks, placements_of, to_torch, type_of
 
 _PLAIN = {1: torch.int8, 2: torch.int16}
 """Integers of the size of elements that NumPy does not know."""

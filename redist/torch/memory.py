@@ -17,7 +17,7 @@ from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET, kernels
 from redist.runtime.ranks.long_wait import LongWait
 from redist.runtime.shm.pages import release_pages
-from redist.runtime.shm.processes import is_alive
+from redist.runtime.shm.process_reads import is_alive
 from redist.runtime.shm.segments import Bytes, attach, can_share, find, shared_bytes
 from redist.torch.ranks import Group, Ranks
 

@@ -9,7 +9,7 @@ import torch
 from redist.errors import RedistError, RequestError
 from redist.plan.plan import Plan
 from redist.runtime.ranks.long_wait import TIMEOUT_S
-from redist.torch.dtypes import to_torch
+from redist.torch.layouts import to_torch
 from redist.torch.requests import same_on_all
 from redist.torch.transfer import TensorTransfer
 from redist.torch.world import check_transport, world_of

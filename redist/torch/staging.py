@@ -10,8 +10,15 @@ import numpy as np
 
 from redist.plan.pieces import Piece
 from redist.runtime.copies.strided import is_run
-from redist.runtime.schedule.rounds import Rounds, make_rounds, part_elems, parts_needed
-from redist.runtime.schedule.slots import Export, Exports, place_exports
+from redist.runtime.schedule.rounds import (
+    Export,
+    Exports,
+    Rounds,
+    make_rounds,
+    part_elems,
+    parts_needed,
+    place_exports,
+)
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 from redist.torch.ranks import Ranks

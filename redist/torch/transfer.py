@@ -18,8 +18,8 @@ from redist.plan.topology import Topology
 from redist.runtime.schedule.stages import TransferStages
 from redist.torch.combine import fill_with_identity
 from redist.torch.device_stage import DeviceStage
-from redist.torch.dtypes import to_torch
 from redist.torch.host_stage import HostStage
+from redist.torch.layouts import to_torch
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
 

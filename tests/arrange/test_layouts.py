@@ -11,9 +11,8 @@ import pytest
 
 import redist
 from redist import ArrayType, Mesh
-from redist.arrange.domain import TypeDomain
+from redist.arrange.domain import TypeDomain, list_groupings
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
-from redist.arrange.groupings import list_groupings
 from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts

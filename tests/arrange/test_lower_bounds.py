@@ -13,12 +13,13 @@ import pytest
 from redist import ArrayType, Mesh
 from redist.arrange.ein_graph import EinGraph, EinInput, EinNode
 from redist.arrange.layouts import plan_layouts
-from redist.arrange.least_access import least_access, product_access
 from redist.arrange.lower_bounds import (
     bound_layouts,
     bounds_beside,
     contraction_bytes,
+    least_access,
     lies_once,
+    product_access,
 )
 from redist.layout.axes import whole
 from redist.layout.dtype import DType

@@ -18,8 +18,7 @@ from bench.layouts.counted import EAGER, PLANNED, WAYS, WRITTEN
 from bench.layouts.large import GPU_NODES, hand_plans, hand_time_ps
 from bench.problems.judge import WrongPlanError
 from redist.arrange.layouts import plan_layouts
-from redist.launch.launcher import find_launcher
-from redist.launch.outside import environment
+from redist.launch.launcher import environment, find_launcher
 from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
 from redist.plan.rates import GPU

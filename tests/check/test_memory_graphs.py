@@ -12,8 +12,7 @@ import pytest
 from redist.check.certify_memory import certify_memory, worst_bytes
 from redist.check.memory_graphs import check_memory_graph
 from redist.errors import MemoryCheckError
-from redist.offload.compile import compile_memory
-from redist.offload.least_limit import least_memory
+from redist.offload.compile import compile_memory, least_memory
 from redist.program.memory_graph import Credit, MemoryGraph, MemoryPlace, Vertex
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from tests.offload.random_tasks import random_places, random_tasks

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redist.plan.certificate import Certificate
+from redist.plan.plan import Certificate
 from tests.cli.conftest import Run
 
 REQUESTS = {

@@ -13,10 +13,9 @@ from mpi4py import MPI
 
 from redist.cli.commands.doctor import MODULE
 from redist.doctor.__main__ import main
-from redist.doctor.pairs import likely
+from redist.doctor.among_ranks import likely
 from redist.doctor.process import Fact, facts, gpu_facts
-from redist.launch.launcher import MPICH, OPEN_MPI
-from redist.launch.outside import environment
+from redist.launch.launcher import MPICH, OPEN_MPI, environment
 from redist.runtime.copies.library import PACKAGE
 from redist.version import __version__
 from tests.cli.conftest import Run

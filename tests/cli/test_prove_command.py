@@ -20,7 +20,7 @@ from redist.check.replay import check_plan
 from redist.judge.claims import THEOREMS, holds_for, rests_on
 from redist.judge.proof import Proof
 from redist.judge.sample import Sample, run_sample, smallest
-from redist.plan.certificate import Certificate
+from redist.plan.plan import Certificate
 from redist.plan.rates import FLAT
 from tests.cli.conftest import Run
 from tests.cli.test_check_command import REQUESTS as CHECKED

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redist.launch.launcher import OPEN_MPI, Launcher
-from redist.launch.outside import environment
+from redist.launch.launcher import OPEN_MPI, Launcher, environment
 from tests.cluster.hosts import NETWORK, Cluster
 
 TCP = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redist.launch.outside import environment
+from redist.launch.launcher import environment
 from tests.docs.documents import ROOT
 from tests.docs.test_docs import without_times
 

@@ -9,8 +9,8 @@ from mpi4py import MPI
 
 import redist
 from redist.doctor.__main__ import main
+from redist.doctor.among_ranks import Pairing, Way
 from redist.doctor.diagnosis import Diagnosis, pairing_lines
-from redist.doctor.pairs import Pairing, Way
 from redist.doctor.process import Fact
 
 

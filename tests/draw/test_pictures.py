@@ -11,8 +11,7 @@ import pytest
 
 from redist import Mesh, Plan, synthesize
 from redist.draw.arrows import arrows_of
-from redist.draw.page import make_page
-from redist.draw.picture import draw
+from redist.draw.picture import draw, make_page
 from redist.draw.view import Seats, View
 from redist.plan.rates import FLAT
 from redist.plan.topology import Level, Topology

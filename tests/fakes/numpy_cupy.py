@@ -216,7 +216,7 @@ def _function(name: str) -> Any:
 def install() -> None:
     """Stand for CuPy in this process, and let tiles move through memory."""
     from redist.pgas.programs import prepare
-    from redist.pgas.programs.limited import moves
+    from redist.pgas.programs.limited import agreed_fit
     from redist.pgas.watch import seam
     from redist.runtime import redistribute as of_host
 
@@ -254,5 +254,5 @@ def install() -> None:
         return HostTransfer(of_host.prepare(*args))
 
     vars(seam)["redistribute_with_transfer"] = redistribute
-    for module in (prepare, moves):
+    for module in (prepare, agreed_fit):
         vars(module)["prepare_transfer"] = prepared

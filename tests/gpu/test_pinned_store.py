@@ -17,10 +17,9 @@ from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.cuda.arrays import empty_on_device
 from redist.runtime.cuda.pinned_store import PinnedStore, SeparateMemory, launched
-from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
-from redist.runtime.lanes.vertex_table import TaskWork
+from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
 from tests.fakes import pretended_cupy as pretend
 from tests.offload.random_tasks import random_places, random_tasks
 from tests.runtime.lanes.array_tasks import compute, first_values, scaled, scaled_places, straight

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from redist.launch.launcher import find_launcher
-from redist.launch.outside import environment
+from redist.launch.launcher import environment, find_launcher
 from tests.docs.documents import Document
 from tests.docs.test_docs import without_times
 from tests.programs.launch import alone, one_worker

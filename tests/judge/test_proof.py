@@ -9,7 +9,7 @@ import pytest
 
 import redist
 from redist.cli.main import main
-from redist.plan.certificate import Certificate
+from redist.plan.plan import Certificate
 
 MESH = redist.Mesh(x=2, y=4)
 REQUEST = ("f32[64{x}, 64{y}]", "f32[64{y}, 64{x}]")

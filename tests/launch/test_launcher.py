@@ -15,8 +15,7 @@ from redist.cli.command import UsageError
 from redist.cli.request import read_ranks
 from redist.errors import LaunchError
 from redist.launch import launcher as launch
-from redist.launch.launcher import MPICH, OPEN_MPI, Launcher, find_launcher
-from redist.launch.outside import environment
+from redist.launch.launcher import MPICH, OPEN_MPI, Launcher, environment, find_launcher
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = {

@@ -6,8 +6,7 @@ import pytest
 
 from redist import Mesh, synthesize
 from redist.layout.array_type import ArrayType
-from redist.lower.calls import Collect, Permute, Select, Swap
-from redist.lower.digits import find_digits
+from redist.lower.calls import Collect, Permute, Select, Swap, find_digits
 from redist.lower.lowering import lower_plan
 from redist.plan.request import Request
 from redist.plan.steps import ReduceScatter

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from redist.errors import LaunchError
-from redist.launch.launcher import Launcher, find_launcher
-from redist.launch.outside import environment
+from redist.launch.launcher import Launcher, environment, find_launcher
 from redist.measure.cases import KINDS
 from redist.measure.options import CONTENDER_NAMES
 from tests.programs.launch import alone, one_worker

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from redist.measure.machine import machine
 from redist.measure.results.chart import draw
-from redist.measure.results.results import Entry, Outcome, Results
+from redist.measure.results.results import Entry, Outcome, Results, machine
 from redist.measure.results.table import as_text
 from redist.measure.timing import Times
 

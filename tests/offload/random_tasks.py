@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from redist.offload.least_limit import least_memory
+from redist.offload.compile import least_memory
 from redist.program.memory_graph import MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 

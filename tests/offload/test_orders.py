@@ -13,8 +13,7 @@ import pytest
 from proofs.evidence.memory_runs import run_in_some_order
 from redist.check.certify_memory import certify_memory
 from redist.errors import NoPlanError
-from redist.offload.compile import compile_memory
-from redist.offload.least_limit import least_memory
+from redist.offload.compile import compile_memory, least_memory
 from redist.offload.orders import orders_of, tasks_before
 from redist.program.memory_graph import MemoryPlace
 from tests.offload.random_tasks import random_places, random_tasks

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from redist.check.certify_memory import certify_memory
-from redist.offload.compile import compile_memory
-from redist.offload.least_limit import least_memory
+from redist.offload.compile import compile_memory, least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from tests.tiers import sample

@@ -18,7 +18,7 @@ from redist.pgas.ghosts.stand_ins import look_at, pretend
 from redist.pgas.ghosts.tape import COLLECTIVE, MoveOf, Ref, Task, TaskKind, refs_in
 from redist.pgas.ghosts.traffic import BatchMover, TileMover
 from redist.pgas.memory import BUFFERS
-from redist.pgas.programs.elsewhere import explain_elsewhere, plan_elsewhere
+from redist.pgas.programs.explain import explain_elsewhere, plan_elsewhere
 from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.order import ready_gaps, start_early

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 import redist
 from redist import pgas
 from redist.errors import ArgumentError, ArgumentTypeError
-from redist.pgas.joins.ein_kernel import choose_block
+from redist.pgas.joins.ein_kernel import COMBINING, Aggregation, choose_block, run_blocks
 from redist.pgas.joins.named_joins import as_fixed
-from redist.pgas.joins.run_blocks import COMBINING, Aggregation, run_blocks
-from redist.pgas.joins.steps import Join
-from redist.pgas.joins.trace_join import trace_join
+from redist.pgas.joins.trace_join import Join, trace_join
 
 F8 = np.dtype("f8")
 FACTOR = 2.0

@@ -10,8 +10,8 @@ import pytest
 from redist import LayoutError, Mesh, adjoint
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import coordinates, grid
-from redist.plan.dual import dual_type
 from redist.plan.request import Request
+from redist.planner import dual_type
 from redist.runtime.simulator import simulate
 from redist.synth.find import find_plan
 from tests.problems.problems import problems

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from redist.check.holdings import holding
+from redist.check.delivery import holding
 from redist.check.prove import certify
 from redist.check.replay import check_plan
 from redist.layout.array_type import ArrayType

@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 
 from redist.errors import LaunchError
-from redist.launch.launcher import OPEN_MPI, Launcher, find_launcher
-from redist.launch.outside import environment
+from redist.launch.launcher import OPEN_MPI, Launcher, environment, find_launcher
 from tests.cluster.hosts import Cluster
 from tests.cluster.launch import TCP, ClusterLauncher
 

@@ -17,8 +17,7 @@ from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT
 from redist.runtime.host import staging as staging_module
-from redist.runtime.host.executor import HostExecutor
-from redist.runtime.host.own_tiles import OwnTiles
+from redist.runtime.host.executor import HostExecutor, OwnTiles
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.schedule.pieces import StepPieces
 from redist.runtime.schedule.rounds import make_rounds

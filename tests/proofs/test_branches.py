@@ -27,6 +27,7 @@ from redist.plan.steps import Event
 from redist.runtime.ranks.control_page import ControlPage
 from redist.runtime.schedule.pieces import box_at
 from redist.runtime.schedule.rounds import (
+    Exports,
     RoundPart,
     make_rounds,
     part_counts,
@@ -34,7 +35,6 @@ from redist.runtime.schedule.rounds import (
     part_of,
     place_at,
 )
-from redist.runtime.schedule.slots import Exports
 from redist.text.units import ceil_div
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from redist.launch.outside import environment
+from redist.launch.launcher import environment
 from redist.runtime.copies import kernels, library, script
 
 HEADER = (kernels.LIBRARY.parent / "native" / "kernels.h").read_text(encoding="utf-8")

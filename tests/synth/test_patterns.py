@@ -12,7 +12,7 @@ from redist.plan.rates import FLAT
 from redist.plan.request import Request
 from redist.plan.topology import Level, Topology
 from redist.synth.collectives.alike_factors import kinds_of_factors, told_apart
-from redist.synth.collectives.block_mates import Beside
+from redist.synth.collectives.blocks import Beside
 from redist.synth.collectives.pattern_bounds import Patterns
 from tests.synth.test_bounded_search import edges_of, search_of, searches
 from tests.tiers import sample

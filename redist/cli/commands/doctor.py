@@ -12,8 +12,7 @@ import sys
 from redist.cli.command import FAILED, Commands, UsageError, add_command
 from redist.cli.request import add_mpirun, read_ranks
 from redist.errors import LaunchError, RedistError
-from redist.launch.launcher import Launcher, find_launcher, launch
-from redist.launch.outside import environment
+from redist.launch.launcher import Launcher, environment, find_launcher, launch
 
 MODULE = "redist.doctor"
 EPILOG = """\

@@ -92,7 +92,7 @@ def explain_types(
     name: str, function: Callable[..., Any], types: Any, mesh: Any, topology: Any
 ) -> ProgramGraph:
     """The graph of a function for arguments of these types, as rank 0 of a machine would have it."""
-    from redist.pgas.programs.elsewhere import explain_elsewhere
+    from redist.pgas.programs.explain import explain_elsewhere
 
     return explain_elsewhere(name, function, types, mesh, topology)
 
@@ -109,6 +109,6 @@ def plan_types(
     name: str, function: Callable[..., Any], types: Any, mesh: Any, topology: Any, device: Any
 ) -> ProgramPlan:
     """The best layouts of a function for arguments of these types, on a machine that need not be here."""
-    from redist.pgas.programs.elsewhere import plan_elsewhere
+    from redist.pgas.programs.explain import plan_elsewhere
 
     return plan_elsewhere(name, function, types, mesh, topology, device)

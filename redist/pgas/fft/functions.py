@@ -18,8 +18,7 @@ from redist.pgas.memory import SHARED_FROM
 from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import Axis, check_arrays, dims_of
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.free_dims import free_dims
-from redist.pgas.tiles.layouts import MeshLike, dtype_of
+from redist.pgas.tiles.layouts import MeshLike, dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.runtime.ranks.world import Comm

@@ -13,8 +13,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.pgas.joins.ein_kernel import REDUCTIONS, EinKernel
 from redist.pgas.joins.named_joins import find_join
-from redist.pgas.joins.steps import Join
-from redist.pgas.joins.trace_join import trace_join, trace_known_join
+from redist.pgas.joins.trace_join import Join, trace_join, trace_known_join
 from redist.pgas.memory import round_to_grains
 from redist.pgas.products.contract_layout import Product, place, place_within
 from redist.pgas.products.einsum import sum_products

@@ -23,8 +23,7 @@ from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike, kind_of
-from redist.pgas.tiles.free_dims import free_dims
-from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, with_dtype
+from redist.pgas.tiles.layouts import dtype_of, free_dims, meet, operand_type, with_dtype
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T
 

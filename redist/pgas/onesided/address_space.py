@@ -16,8 +16,7 @@ from redist.pgas.onesided.index_selection import TileSelection
 from redist.pgas.tiles.tiled import Tile
 from redist.pgas.watch.seam import FarRead, traffic
 from redist.runtime.index_sets.part import Part
-from redist.runtime.onesided.delivery import MESSAGE_BYTES
-from redist.runtime.onesided.records import enclose, once, open_record, refer
+from redist.runtime.onesided.delivery import MESSAGE_BYTES, enclose, once, open_record, refer
 from redist.runtime.onesided.window import Index, Window
 from redist.runtime.shm.segments import Bytes, find
 from redist.text.call_site import Line, calling_line

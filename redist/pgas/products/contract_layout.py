@@ -23,9 +23,9 @@ from redist.layout.tiles import Ints, coordinates, grid
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.products.cut_candidates import Candidates, Cut, Cuts, list_candidates
 from redist.pgas.products.streaming import BLOCK_BYTES
+from redist.pgas.tiles.budget import all_fit, least_available
 from redist.pgas.tiles.layouts import dtype_of, resolved_type
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.ranks.free_memory import all_fit, least_available
 
 # What the ways to place a product cost, all at once: work, bytes that move, memory.
 

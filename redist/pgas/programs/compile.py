@@ -13,7 +13,7 @@ from redist.pgas.programs.body import ProgramBody
 from redist.pgas.programs.compiled import Compiled
 from redist.pgas.programs.limited.compile_within import compile_within
 from redist.pgas.programs.limited.limited_program import LimitedProgram
-from redist.pgas.programs.limited.run_limit import RunLimit
+from redist.pgas.programs.limited.places import RunLimit
 from redist.pgas.programs.prepare import PLANNED, ProgramOptions, prepare
 from redist.pgas.programs.replayed import ReplayedProgram, too_large_to_keep
 from redist.pgas.programs.signature import Signature

@@ -26,8 +26,7 @@ from redist.pgas.programs.capture import Capture
 from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.handing_over import find_aliases
 from redist.pgas.programs.outside import Outside
-from redist.pgas.programs.planning.plan_program import DecidedLayouts
-from redist.pgas.programs.planning.plan_report import make_program_plan
+from redist.pgas.programs.planning.plan_program import DecidedLayouts, make_program_plan
 from redist.pgas.programs.prepare import Tidied
 from redist.pgas.programs.signature import Signature
 from redist.pgas.tiles.tiled import Tiled

@@ -2,20 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from redist.errors import RequestError
 from redist.graph.nodes import ProgramGraph
+from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.layout.tiles import tile_shapes
+from redist.pgas.ghosts.stand_ins import PretendedRanks, pretend
 from redist.pgas.ghosts.traffic import Exchanger, TileMover, movers_in
+from redist.pgas.global_array import Array
 from redist.pgas.programs.capture import Capture, capture
-from redist.pgas.programs.elsewhere import explain_elsewhere
+from redist.pgas.programs.graphing import graph_of
 from redist.pgas.programs.outside import find_outside
+from redist.pgas.programs.passes.tidy import share_equal
+from redist.pgas.programs.planning.plan_calls import ProgramCosts
+from redist.pgas.programs.planning.plan_program import decide_layouts, make_program_plan, types_of
+from redist.pgas.programs.planning.recorder import CallRecorder
+from redist.pgas.programs.prepare import Tidied, tidy_up
+from redist.pgas.tiles.arranging import Arranger
 from redist.pgas.watch.seam import plan_move
 from redist.pgas.watch.trace import Move, Trace
+from redist.plan.plan import Plan
+from redist.plan.rates import CPU, FLAT, DeviceCosts
 from redist.plan.topology import Topology
+from redist.planner import synthesize
+
+# Explain a program for ranks that are not there, in one process; or plan its layouts.
+
+
+ALONE: Any = PretendedRanks(1)
+"""Nobody to agree with: what the first rank sees holds for all."""
+
+
+def explain_elsewhere(
+    name: str,
+    function: Callable[..., Any],
+    types: Sequence[ArrayType],
+    mesh: Mesh,
+    topology: Topology | None = None,
+) -> ProgramGraph:
+    """**Local.** The graph of a function for arguments of these types, as the first rank would have it.
+
+    Arrays may be of any size and meshes of any: nothing is allocated, and no rank is needed.
+    """
+    arrays, ranks = _pretended(types, mesh)
+    captured = capture(function, arrays, {}, arrays, comm=ranks)
+    return _graph(name, captured, types, topology or FLAT)
+
+
+def plan_elsewhere(
+    name: str,
+    function: Callable[..., Any],
+    types: Sequence[ArrayType],
+    mesh: Mesh,
+    topology: Topology | None = None,
+    device: DeviceCosts = CPU,
+) -> ProgramPlan:
+    """**Local.** The best layouts of a function for arguments of these types on such a mesh."""
+    links = topology or FLAT
+    arrays, ranks = _pretended(types, mesh)
+    recorder = CallRecorder()
+
+    def again(arranger: Arranger) -> Capture:
+        return capture(recorder.again, arrays, {}, arrays, comm=ranks, arranger=arranger)
+
+    def find_costs(recorder: CallRecorder) -> ProgramCosts:
+        return ProgramCosts.of(types_of(recorder), links, device)
+
+    written = _tidy(capture(function, arrays, {}, arrays, comm=ranks, arranger=recorder))
+    found = decide_layouts(written, recorder, again, _tidy, find_costs, ALONE)
+    return make_program_plan(_graph(name, found.tidied.captured, types, links), found)
+
+
+def _pretended(types: Sequence[ArrayType], mesh: Mesh) -> tuple[list[Any], Any]:
+    """Arrays of any size without memory, only to be captured with, and their ranks."""
+    ranks: Any = PretendedRanks(max(mesh.ranks) + 1, min(mesh.ranks))
+    arrays = [Array(t, ranks, None) for t in types]
+    for array in arrays:
+        shape = tile_shapes(array.type).get(ranks.rank)
+        array.tile = None if shape is None else pretend(shape, array.dtype)
+    return arrays, ranks
+
+
+def _tidy(captured: Capture) -> Tidied:
+    """A capture without what it need not do, as one rank sees it."""
+    return tidy_up(captured, ALONE, cache=False)
+
+
+def _graph(
+    name: str, captured: Capture, types: Sequence[ArrayType], topology: Topology
+) -> ProgramGraph:
+    def plan(source: ArrayType, target: ArrayType) -> Plan:
+        return synthesize(source, target, topology=topology)
+
+    _, firsts = share_equal(captured.tasks, sorted(captured.kept), captured.roots)
+    moves = [task for task in captured.tasks if task.move is not None]
+    fates = [
+        "" if first == number else f"made once, for call {moves[first].node}"
+        for number, first in enumerate(firsts)
+    ]
+    return graph_of(name, captured, types, plan, fates)
 
 
 @overload

@@ -14,8 +14,7 @@ from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import check_arrays, dim_of, dims_of
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.free_dims import free_dims
-from redist.pgas.tiles.layouts import dtype_of, with_dtype
+from redist.pgas.tiles.layouts import dtype_of, free_dims, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import Tile, Tiled

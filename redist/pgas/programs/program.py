@@ -20,11 +20,12 @@ from redist.pgas.programs.compile import ProgramCompiler
 from redist.pgas.programs.compiled import Compiled
 from redist.pgas.programs.limited.compile_within import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
-from redist.pgas.programs.limited.run_timeline import RunTimeline, named_spans
+from redist.pgas.programs.limited.report import RunTimeline, named_spans
 from redist.pgas.programs.passes.order import ALWAYS
 from redist.pgas.programs.prepare import AS_WRITTEN, PLANNED, ProgramOptions
 from redist.pgas.programs.signature import Signature, sign
-from redist.pgas.spill.limit import memory_limit
+from redist.pgas.shapes import repeat as repeated_elements
+from redist.pgas.spill.memory_limit import memory_limit
 from redist.pgas.spill.spill_store import spill_folder
 from redist.pgas.structures import replaced
 from redist.pgas.tiles.move import move
@@ -32,6 +33,63 @@ from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.lanes.timeline import live_bytes
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.text.units import room_from
+
+# Loops of programs: a step repeated this many times, or until the values say that it is enough.
+
+
+def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any:
+    """**Collective** if elements must move. Repeat elements of an array, or a step of a program.
+
+    ``pgas.repeat(x, 3, axis=0)`` repeats each element along a dim, as the standard says.
+    ``pgas.repeat(step, 30, state)`` calls ``step`` 30 times, each time with what it gave before: an array,
+    or a tuple of its arguments. The ends of a program in planned layouts are joined: the state lies where a
+    round after another costs least.
+    """
+    if not callable(x):
+        if state:
+            raise ArgumentTypeError("cannot repeat elements: name the dim with axis=")
+        return repeated_elements.repeat(x, repeats, axis=axis)
+    if len(state) != 1 or axis is not None:
+        raise ArgumentTypeError("cannot repeat a step: give it, how often, and one state")
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
+        raise ArgumentError(f"cannot repeat a step {_short(repeats)} times: need an int >= 0")
+    (now,) = state
+    step = x
+    if isinstance(x, Program) and repeats > 1 and current_tape() is None:
+        step, now = x.joined(now)
+    for _ in range(repeats):
+        now = call_step(step, now)
+    return now
+
+
+def repeat_until(
+    step: Callable[..., Any], state: Any, stop: Callable[..., Any], most: int = 1000
+) -> tuple[Any, int]:
+    """**Collective.** Call a step with what it gave before until ``stop`` is true of it; also how often.
+
+    ``(centres, moved), n = pgas.repeat_until(step, (centres, moved), lambda c, m: m < 1e-6)``: the stop value
+    is an array without dims, the same on every rank, so that all ranks stop together. After ``most`` times
+    the loop ends in any case.
+    """
+    if current_tape() is not None:
+        raise ArgumentTypeError(
+            "cannot repeat until something in a program: how often depends on values; "
+            "let the program be the step, and repeat it outside"
+        )
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise ArgumentError(f"cannot repeat a step at most {_short(most)} times: need an int >= 0")
+    now = state
+    for number in range(most):
+        now = call_step(step, now)
+        if bool(call_step(stop, now)):
+            return now, number + 1
+    return now, most
+
+
+def _short(given: Any) -> str:
+    """**Local.** What stands in the place of a number, without the elements of an array."""
+    return str(given.type) if isinstance(given, Tiled) else repr(given)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,7 +10,7 @@ import numpy as np
 
 from redist.errors import ArgumentError
 from redist.pgas.elementwise.apply import Number, apply, astype
-from redist.pgas.elementwise.closeness import isclose
+from redist.pgas.elementwise.binary import isclose
 from redist.pgas.memory import as_tile
 from redist.pgas.reductions import along
 from redist.pgas.reductions.reduce import reduce, reduced_type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,14 +11,46 @@ from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
 from redist.pgas.memory import GRAIN, SHARED_FROM
-from redist.pgas.tiles.arranging import ArrangedCall, asked, current_arranger
-from redist.pgas.tiles.devices import to_device
-from redist.pgas.tiles.layouts import resolved_type
+from redist.pgas.tiles.arranging import ArrangedCall, asked, current_arranger, left_alone
+from redist.pgas.tiles.budget import all_fit, least_available
+from redist.pgas.tiles.devices import check_alike, to_device
+from redist.pgas.tiles.layouts import parse_target, resolved_type
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.seam import TileMove, plan_move, traffic
 from redist.runtime.copies.reduce import combines_on_gpu
-from redist.runtime.ranks.free_memory import all_fit, least_available
 from redist.text.units import format_bytes
+
+# Move many global arrays as one operation, in one staging budget: weights from mesh to mesh.
+
+
+@left_alone
+def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType]) -> dict[str, T]:
+    """**Collective.** Move arrays, by name, each to its new type, also on another mesh, as one operation.
+
+    ``new = pgas.move_together({"w": w, "b": b}, {"w": "{}, {x}", "b": "{x}"})``
+    """
+    if arrays.keys() != types.keys():
+        odd = ", ".join(sorted(arrays.keys() ^ types.keys()))
+        raise RequestError(f"cannot move {odd}: named as an array or as a type, not as both")
+    check_alike("move_together", *arrays.values())
+    targets = {name: parse_target(a.type, types[name]) for name, a in arrays.items()}
+    moving = {name: a for name, a in arrays.items() if a.type != targets[name]}
+    out = dict(arrays)
+    if not moving:
+        return out
+    comm = next(iter(moving.values())).comm
+    if any(a.comm != comm for a in moving.values()):
+        raise RequestError("cannot move arrays of several communicators as one operation")
+    moves = {
+        name: TileMove(
+            a.tile, a.type, targets[name], tile_shape(targets[name], comm.rank), a.memory
+        )
+        for name, a in moving.items()
+    }
+    tiles, _ = traffic().redistribute_together(moves, comm)
+    for name, a in moving.items():
+        out[name] = a.new(targets[name], tiles[name])
+    return out
 
 
 @lru_cache(maxsize=4096)

@@ -10,8 +10,8 @@ from mpi4py import MPI
 
 from redist.errors import RequestError
 from redist.plan.topology import Topology
+from redist.runtime.cuda.arguments import give_up
 from redist.runtime.cuda.arrays import empty_on_device, overlap
-from redist.runtime.cuda.donation import give_up
 from redist.runtime.cuda.stage import CudaStage
 from redist.runtime.cuda.transports.ipc import NoPeers, check_shareable
 from redist.runtime.cuda.transports.peers import peers_of

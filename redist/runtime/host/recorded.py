@@ -21,8 +21,15 @@ from redist.runtime.copies.reduce import kernel_code
 from redist.runtime.copies.script import Description, Operation, Script
 from redist.runtime.host.executor import CallRecord, HostExecutor, Tiles, tiles_of
 from redist.runtime.host.places import IN_PLACE
-from redist.runtime.host.recorded_ends import Arrays, RecordedEnd, are_apart
-from redist.runtime.host.recorded_stages import End, RecordedStage, Whose, recorded_stages
+from redist.runtime.host.recorded_arrays import (
+    Arrays,
+    End,
+    RecordedEnd,
+    RecordedStage,
+    Whose,
+    are_apart,
+    recorded_stages,
+)
 from redist.runtime.host.stage import StageReplay
 from redist.runtime.ranks.meeting import SLICE_NS, Disagreement
 

@@ -13,15 +13,17 @@ from redist.runtime.copies.strided import is_run
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.rounds import (
+    Export,
+    Exports,
     Rounds,
     make_rounds,
     part_elems,
     parts_needed,
+    place_exports,
     take_turns,
     turn_of,
     whole,
 )
-from redist.runtime.schedule.slots import Export, Exports, place_exports
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 

@@ -17,11 +17,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.residencies import LiveTiles
 from redist.runtime.lanes.stores import UnderWay
 from redist.runtime.lanes.timeline import LaneSpan
-from redist.runtime.lanes.vertex_table import HERE, LOAD, NOW, STORE, VertexTable
+from redist.runtime.lanes.vertex_table import HERE, LOAD, NOW, STORE, LanePolicy, VertexTable
 
 # Which vertices are ready, and for whom: counts of what each waits for, and a heap for every lane.
 

@@ -23,7 +23,7 @@ from redist.runtime.ranks.node import Node
 from redist.runtime.ranks.signs import left_without, raise_if_forked
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import may_call_mpi, wait_for, wait_until
-from redist.runtime.shm.processes import is_alive
+from redist.runtime.shm.process_reads import is_alive
 from redist.text.units import ranks_in_words
 
 APART_S, STILL_S = 0.1, 3.0

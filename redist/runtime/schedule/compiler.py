@@ -18,8 +18,7 @@ from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
-from redist.runtime.schedule.rounds import RoundPart, part_of, turn_of
-from redist.runtime.schedule.slots import Export
+from redist.runtime.schedule.rounds import Export, RoundPart, part_of, turn_of
 from redist.runtime.schedule.stages import StagePart
 
 

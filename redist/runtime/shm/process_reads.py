@@ -14,6 +14,25 @@ from redist.layout.tiles import Ints
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.shm.segments import Bytes
 
+# Look after other processes of this node.
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process still runs: it exists, and is not a dead one that nobody has waited for.
+
+    >>> import os
+    >>> is_alive(os.getpid())
+    True
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
 MOST_RUNS = 1024
 """Runs that the kernel takes in one call."""
 

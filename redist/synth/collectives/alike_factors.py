@@ -10,8 +10,7 @@ import numpy as np
 
 from redist.layout.tiles import Ints
 from redist.synth.chains import Chain
-from redist.synth.collectives.block_mates import Beside
-from redist.synth.collectives.blocks import Within
+from redist.synth.collectives.blocks import Beside, Within
 from redist.synth.type_space import TypeSpace
 
 Kinds = tuple[tuple[int, ...], ...]

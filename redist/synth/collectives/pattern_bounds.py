@@ -17,7 +17,7 @@ from redist.layout.tiles import Ints
 from redist.plan.topology import Level, cheapest_of
 from redist.synth.chains import Bools
 from redist.synth.collectives.alike_factors import Blocks, Kinds, words_of
-from redist.synth.collectives.block_mates import Beside
+from redist.synth.collectives.blocks import Beside
 from redist.synth.collectives.graph import Budget
 from redist.synth.collectives.word_pairs import WordPairs
 from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices

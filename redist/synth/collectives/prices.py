@@ -16,8 +16,7 @@ from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
 from redist.synth.chains import EVERY, Bools
 from redist.synth.collectives.alike_factors import Blocks
-from redist.synth.collectives.block_mates import Beside
-from redist.synth.collectives.blocks import Within, near_factors
+from redist.synth.collectives.blocks import Beside, Within, near_factors
 from redist.synth.objective_costs import MESSAGE_BITS, Prices
 from redist.text.units import ceil_div
 

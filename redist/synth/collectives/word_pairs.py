@@ -10,8 +10,7 @@ import numpy as np
 from redist.layout.cuts import cut_dim
 from redist.layout.tiles import Ints
 from redist.synth.chains import Bools, ChainTable
-from redist.synth.collectives.block_mates import Beside
-from redist.synth.collectives.blocks import Within
+from redist.synth.collectives.blocks import Beside, Within
 
 Word = tuple[int, tuple[int, ...]]
 """The number of a mesh, and kinds of its factors, major first."""

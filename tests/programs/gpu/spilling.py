@@ -19,7 +19,7 @@ from mpi4py import MPI
 import redist
 from redist import pgas
 from redist.pgas.memory import BUFFERS, DEVICE
-from redist.pgas.spill.put_away import stored_tile
+from redist.pgas.spill.memory_limit import stored_tile
 from redist.runtime.cuda.arrays import to_host
 from tests.fakes import numpy_cupy
 from tests.programs.pgas.limited import SLACK, high_water, planned_within

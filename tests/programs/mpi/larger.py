@@ -25,12 +25,10 @@ from redist.errors import PeerError, RequestError, SpillError
 from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
-from redist.runtime.lanes.policies import LanePolicy
-from redist.runtime.lanes.run_graph import GraphRunner
+from redist.runtime.lanes.run_graph import GraphRunner, make_together, run_together
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.stores import TileStore
-from redist.runtime.lanes.together import make_together, run_together
-from redist.runtime.lanes.vertex_table import TaskWork
+from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
 from redist.runtime.ranks.collectives import tell_all
 from tests.fakes.troubled_store import TroubledStore
 from tests.programs.together import main, run_named

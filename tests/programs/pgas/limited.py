@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from redist import CaptureError, NoPlanError, pgas
 from redist.pgas.memory import BUFFERS, TileMemory
-from redist.pgas.programs.limited import cut_fit
+from redist.pgas.programs.limited import fit
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from tests.fakes import numpy_cupy
 from tests.programs.gpu.global_checks import OnGpu
@@ -66,12 +66,12 @@ def high_water(memory: TileMemory = BUFFERS) -> Iterator[list[int]]:
 @contextmanager
 def small_blocks(least_bytes: int = 2**9) -> Iterator[None]:
     """Cut small tiles, too."""
-    before = cut_fit.LEAST_BLOCK_BYTES
-    cut_fit.LEAST_BLOCK_BYTES = least_bytes
+    before = fit.LEAST_BLOCK_BYTES
+    fit.LEAST_BLOCK_BYTES = least_bytes
     try:
         yield
     finally:
-        cut_fit.LEAST_BLOCK_BYTES = before
+        fit.LEAST_BLOCK_BYTES = before
 
 
 def planned_within(step: Any) -> list[LimitedProgram]:

@@ -24,7 +24,7 @@ from mpi4py import MPI
 import redist
 from redist import pgas
 from redist.errors import PeerError, SpillError
-from redist.pgas.spill.put_away import stored_tile
+from redist.pgas.spill.memory_limit import stored_tile
 from redist.runtime.lanes.spill_file import SpillFile
 from tests.programs.pgas.limited import planned_within
 from tests.programs.together import main, run_named

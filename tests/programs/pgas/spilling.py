@@ -17,7 +17,7 @@ from mpi4py import MPI
 import redist
 from redist import pgas
 from redist.pgas.memory import BUFFERS
-from redist.pgas.spill.put_away import put_away, stored_tile
+from redist.pgas.spill.memory_limit import put_away, stored_tile
 from redist.pgas.spill.spill_store import store_for
 from redist.text import progress as progress_text
 from tests.programs.pgas.limited import SLACK, high_water, planned_within

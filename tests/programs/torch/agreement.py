@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 import redist
 import redist.torch
 from redist.torch.calls import MoveOptions, Target
-from redist.torch.dtypes import from_torch
+from redist.torch.layouts import from_torch
 from redist.torch.redistribute import prepare
 from redist.torch.world import world_of
 from tests.programs.torch.together import main, run_checks

@@ -22,7 +22,7 @@ import redist
 from redist.errors import ConversionError
 from redist.plan.plan import Plan
 from redist.runtime.simulator import simulate
-from redist.torch.dtypes import to_torch
+from redist.torch.layouts import to_torch
 from tests.problems.problems import Problem
 from tests.programs.mpi.cases import problems_for, random_values
 from tests.programs.torch.together import everywhere, main

@@ -22,11 +22,10 @@ from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.lanes.loop import await_end
-from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.stores import MemoryStore
-from redist.runtime.lanes.vertex_table import TaskWork
+from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
 from tests.fakes.troubled_store import PutOff, TroubledStore
 from tests.runtime.lanes.array_tasks import CountedTiles, give, work_of, wrong_results
 from tests.tiers import sample

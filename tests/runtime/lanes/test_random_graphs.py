@@ -13,10 +13,10 @@ from redist.check.certify_memory import certify_memory
 from redist.errors import NoPlanError
 from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph
-from redist.runtime.lanes.policies import LanePolicy
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.stores import MemoryStore
+from redist.runtime.lanes.vertex_table import LanePolicy
 from tests.fakes.troubled_store import TroubledStore
 from tests.offload.random_tasks import random_places, random_tasks
 from tests.runtime.lanes.array_tasks import (

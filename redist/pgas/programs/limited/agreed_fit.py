@@ -3,29 +3,98 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from redist.errors import NoPlanError
-from redist.offload.least_limit import least_memory
+from redist.offload.compile import least_memory
+from redist.pgas.ghosts.tape import Task, TaskKind
+from redist.pgas.ghosts.traffic import BatchMover
 from redist.pgas.memory import GRAIN, TileMemory, memory_for
 from redist.pgas.programs.agree import most_of
 from redist.pgas.programs.limited.arguments import ArgumentTile, argument_tiles, held_elsewhere
-from redist.pgas.programs.limited.cut_fit import CutFitter
-from redist.pgas.programs.limited.fit import FittedProgram
-from redist.pgas.programs.limited.moves import MovePeaks
-from redist.pgas.programs.limited.places import FarPlaces
+from redist.pgas.programs.limited.fit import CutFitter, FittedProgram
+from redist.pgas.programs.limited.places import FarPlaces, RunLimit
 from redist.pgas.programs.limited.refusal import what_needs_most
-from redist.pgas.programs.limited.run_limit import RunLimit
 from redist.pgas.programs.prepare import MoveEnds
-from redist.pgas.spill.limit import count_small
-from redist.pgas.spill.put_away import why_held
+from redist.pgas.spill.memory_limit import count_small, why_held
 from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.watch.seam import plan_move
 from redist.runtime.lanes.file_io import BLOCK_BYTES
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
 from redist.text.units import format_bytes
+
+# The moves of a program within a limit: one by one, by plans that leave room for what else is there.
+
+
+@dataclass(frozen=True, slots=True)
+class MovePeaks:
+    """What plans take at their most, by the types that they move between: the best, and the least of all."""
+
+    best: Mapping[MoveEnds, int]
+    least: Mapping[MoveEnds, int]
+
+    def within(self, limit_bytes: int) -> dict[MoveEnds, int | None]:
+        """The limits to plan with, if each may take this much: None where the best plan does not take more.
+
+        >>> peaks = MovePeaks({("a", "b"): 10, ("b", "c"): 90}, {("a", "b"): 5, ("b", "c"): 30})
+        >>> peaks.within(20)
+        {('a', 'b'): None, ('b', 'c'): 30}
+        """
+        return {
+            ends: None if peak <= limit_bytes else max(self.least[ends], limit_bytes)
+            for ends, peak in self.best.items()
+        }
+
+
+def single_moves(tasks: Sequence[Task], next_value: int) -> list[Task]:
+    """The tasks with moves that the program makes as one operation each by itself."""
+    parts = {
+        (task.args[0].number, task.args[1]): task
+        for task in tasks
+        if task.kind is TaskKind.PURE and len(task.args) == 2 and hasattr(task.args[0], "number")
+        if isinstance(task.args[1], int)
+    }
+    out: list[Task] = []
+    gone: set[int] = set()
+    for task in tasks:
+        if not isinstance(task.function, BatchMover):
+            out += [task] if id(task) not in gone else []
+            continue
+        assert task.out is not None
+        for at, mover in enumerate(task.function.movers):
+            part = parts.get((task.out, at))
+            value = next_value if part is None or part.out is None else part.out
+            next_value += part is None
+            gone |= {id(part)} if part is not None else set()
+            given: Any = task.args[at]
+            out.append(
+                Task(
+                    TaskKind.MOVE, mover, (given,), {}, value, task.reads if given else (), (),
+                    task.node, False, mover.move,
+                )
+            )  # fmt: skip
+    return out
+
+
+def peaks_of(tasks: Sequence[Task], comm: Comm) -> MovePeaks:
+    """**Collective.** What the moves of a program take at their most: by the best plan, and at least."""
+    best: dict[MoveEnds, int] = {}
+    least: dict[MoveEnds, int] = {}
+    for task in tasks:
+        move = task.move
+        if move is None or (move.source, move.target) in best:
+            continue
+        ends = move.source, move.target
+        best[ends] = plan_move(*ends, comm, None).peak_bytes
+        try:
+            least[ends] = plan_move(*ends, comm, 1).peak_bytes
+        except NoPlanError as error:
+            least[ends] = error.least_bytes
+    return MovePeaks(best, least)
+
 
 MOST_PINNED = 3
 """This many arguments are named that cannot be put away for one reason."""

@@ -9,7 +9,7 @@ from typing import Any
 from redist.pgas.memory import GRAIN, TileMemory, counted_bytes, memory_for
 from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.limited.places import FarPlaces
-from redist.pgas.spill.put_away import can_leave
+from redist.pgas.spill.memory_limit import can_leave
 from redist.pgas.spill.spill_store import StoredTile, TileLayout
 from redist.pgas.tiles.tiled import Tiled, held_by
 from redist.program.tasks import MemoryTile

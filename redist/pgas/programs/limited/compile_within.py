@@ -11,7 +11,7 @@ from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.limit_in_force import current_limit
 from redist.pgas.programs.body import ProgramBody
 from redist.pgas.programs.limited.limited_program import LimitedProgram
-from redist.pgas.programs.limited.run_limit import LayoutsFor, RunLimit
+from redist.pgas.programs.limited.places import LayoutsFor, RunLimit
 from redist.pgas.programs.prepare import ProgramOptions
 from redist.pgas.programs.signature import Signature
 from redist.text.units import format_bytes

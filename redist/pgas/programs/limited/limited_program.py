@@ -17,37 +17,38 @@ from redist.pgas.programs.agree import most_of
 from redist.pgas.programs.capture import Capture, strides_of
 from redist.pgas.programs.compiled import Compiled, LaidOut
 from redist.pgas.programs.handing_over import hand_over
-from redist.pgas.programs.limited.agreed_fit import AgreedFit
+from redist.pgas.programs.limited.agreed_fit import AgreedFit, peaks_of, single_moves
 from redist.pgas.programs.limited.arguments import state_of
-from redist.pgas.programs.limited.cut_fit import CutFitter
-from redist.pgas.programs.limited.fit import FittedProgram, MemoryFitter
-from redist.pgas.programs.limited.listing import EFFECTS, ListedTasks, list_tasks
-from redist.pgas.programs.limited.moves import peaks_of, single_moves
-from redist.pgas.programs.limited.places import FarPlaces
+from redist.pgas.programs.limited.fit import CutFitter, FittedProgram, MemoryFitter
+from redist.pgas.programs.limited.listing import (
+    EFFECTS,
+    ListedTasks,
+    list_tasks,
+    memory_sizes,
+    task_times,
+)
+from redist.pgas.programs.limited.places import FarPlaces, RunLimit
 from redist.pgas.programs.limited.report import memory_lines
-from redist.pgas.programs.limited.run_limit import RunLimit
-from redist.pgas.programs.limited.sizes import memory_sizes, task_times
 from redist.pgas.programs.limited.work import NOTHING, RunValues, work_of
 from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay
-from redist.pgas.programs.planning.plan_report import make_program_plan
+from redist.pgas.programs.planning.plan_program import make_program_plan
 from redist.pgas.programs.prepare import MoveEnds, fates_of, with_transfers
 from redist.pgas.programs.signature import Signature
-from redist.pgas.spill.put_away import put_away, stored_tile
+from redist.pgas.spill.memory_limit import put_away, stored_tile
 from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_for
+from redist.pgas.tiles.budget import all_fit
 from redist.pgas.tiles.tiled import Tiled, held_by, hold, hold_stored
 from redist.pgas.watch.seam import plan_move
 from redist.plan.rates import device_costs
 from redist.runtime.cuda.arrays import current_stream
 from redist.runtime.lanes.loop import nothing
-from redist.runtime.lanes.policies import LanePolicy
-from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner
+from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner, make_together, run_together
 from redist.runtime.lanes.stores import TileStore
 from redist.runtime.lanes.timeline import LaneSpan
-from redist.runtime.lanes.together import make_together, run_together
+from redist.runtime.lanes.vertex_table import LanePolicy
 from redist.runtime.ranks.agreement import gather_answers, raise_unless_agreed
-from redist.runtime.ranks.free_memory import all_fit
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm
 from redist.text.progress import Progress

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from redist.layout.array_type import ArrayType
-from redist.offload.least_limit import least_memory
+from redist.offload.compile import least_memory
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.programs.capture import Capture

@@ -2,11 +2,133 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from redist.draw.colours import nth_colour
+from redist.draw.lanes import Lane, LaneBar, draw_lanes
 from redist.offload.compile import modelled_ps
 from redist.pgas.programs.limited.fit import FittedProgram
 from redist.program.memory_graph import MemoryGraph
-from redist.runtime.lanes.timeline import tile_names
-from redist.text.units import format_bytes, format_time
+from redist.runtime.lanes.timeline import LaneSpan, tile_names, what_ran
+from redist.text.columns import table
+from redist.text.svg import write_if
+from redist.text.units import format_bytes, format_seconds, format_time
+
+# What the lanes of a run within a limit did, and when: as a table and as a picture.
+
+
+LANES = ("compute", "moves", "load", "store")
+CURVE = 40
+"""The height of the curve of a rank's memory."""
+MEMORY = "#8d99a6"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSpan:
+    """What ran on a lane, from when to when, in seconds since the run began."""
+
+    lane: str
+    what: str
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimeline:
+    """A run of a program within a limit: ``print`` gives a table, :meth:`svg` a picture; ``result`` is its.
+
+    ``ranks`` has for every rank what ran on its lanes: ``compute``, ``moves``, ``load`` and ``store``;
+    ``memory`` when the bytes that its plan counts changed, and what they were from then on.
+
+    >>> spans = NamedSpan("compute", "matmul (a.py:3)", 0, 2.0), NamedSpan("load", "load w", 0.5, 1.5)
+    >>> print(RunTimeline((spans,)))
+    rank  lane     times  busy   of the run  longest
+    0     compute  1      2 s    100 %       matmul (a.py:3), 2 s
+    0     load     1      1 s    50 %        load w, 1 s
+    >>> picture = RunTimeline((spans,), memory=(((0.0, 64), (1.5, 32)),), limit_bytes=128).svg()
+    >>> [text in picture for text in ("rank 0 load", "load w, 1 s", "64 B at most", "of 128 B")]
+    [True, True, True, True]
+    """
+
+    ranks: tuple[tuple[NamedSpan, ...], ...]
+    result: Any = field(default=None, compare=False)
+    memory: tuple[tuple[tuple[float, int], ...], ...] = ()
+    limit_bytes: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """From the beginning of the run to the end of what ended last."""
+        return max((one.end_s for spans in self.ranks for one in spans), default=0.0)
+
+    def busy_s(self, rank: int, lane: str) -> float:
+        """How long a lane of a rank worked."""
+        return sum(one.end_s - one.begin_s for one in self.ranks[rank] if one.lane == lane)
+
+    def __str__(self) -> str:
+        rows = [("rank", "lane", "times", "busy", "of the run", "longest")]
+        for rank, spans in enumerate(self.ranks):
+            for lane in LANES:
+                here = [one for one in spans if one.lane == lane]
+                if not here:
+                    continue
+                longest = max(here, key=lambda one: one.end_s - one.begin_s)
+                busy = self.busy_s(rank, lane)
+                share = f"{busy / max(self.seconds, 1e-12):.0%}".replace("%", " %")
+                took = format_seconds(longest.end_s - longest.begin_s)
+                words = f"{longest.what}, {took}"
+                rows.append((str(rank), lane, str(len(here)), format_seconds(busy), share, words))
+        return "\n".join(table(rows, left=range(6), gap="  "))
+
+    def svg(self, file: str | os.PathLike[str] | None = None) -> str:
+        """**Local.** Draw it: a row for every lane of every rank, and a curve of its memory.
+
+        Returns SVG, and writes it to ``file`` too.
+        """
+        return write_if(_draw(self), file)
+
+
+def named_spans(graph: MemoryGraph, spans: Sequence[LaneSpan]) -> tuple[NamedSpan, ...]:
+    """**Local.** The spans of a run in words, in the order in which they began."""
+    found, names = sorted(spans, key=lambda one: one.begin_s), tile_names(graph)
+    return tuple(NamedSpan(s.lane, what_ran(graph, s, names), s.begin_s, s.end_s) for s in found)
+
+
+def _draw(run: RunTimeline) -> str:
+    """A run as the text of an SVG file."""
+    lanes = []
+    for rank, spans in enumerate(run.ranks):
+        for number, lane in enumerate(LANES):
+            colour = nth_colour(number, len(LANES))
+            bars = [_bar(one, colour) for one in spans if one.lane == lane]
+            lanes += [Lane(f"rank {rank} {lane}", bars)] if bars else []
+    for rank, changes in enumerate(run.memory):
+        lanes.append(_curve(rank, [*changes, (run.seconds, 0)], run.limit_bytes))
+    title = f"{len(run.ranks)} ranks within a memory limit, {format_seconds(run.seconds)}"
+    return draw_lanes(title, lanes, run.seconds)
+
+
+def _bar(one: NamedSpan, colour: str) -> LaneBar:
+    took = one.end_s - one.begin_s
+    return LaneBar(one.begin_s, took, colour, f"{one.what}, {format_seconds(took)}")
+
+
+def _curve(rank: int, changes: Sequence[tuple[float, int]], limit_bytes: int | None) -> Lane:
+    """The memory of a rank over time, as high as its limit, or as its peak."""
+    peak = max(n_bytes for _, n_bytes in changes)
+    most = max(1, limit_bytes or peak)
+    bars = [
+        LaneBar(begin, end - begin, MEMORY, format_bytes(n_bytes), min(1.0, n_bytes / most))
+        for (begin, n_bytes), (end, _) in pairwise(changes)
+        if n_bytes and end > begin
+    ]
+    remarks = [f"{format_bytes(peak)} at most"]
+    remarks += [f"of {format_bytes(limit_bytes)}"] if limit_bytes else []
+    return Lane(f"rank {rank} memory", bars, CURVE, remarks)
+
 
 MOST_EVENTS = 30
 """This many loads and stores are listed."""

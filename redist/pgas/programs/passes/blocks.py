@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
-from redist.pgas.joins.run_blocks import COMBINING, Aggregation, run_blocks
-from redist.pgas.joins.steps import Join, JoinStep
-from redist.pgas.joins.trace_join import is_element_wise
+from redist.pgas.joins.ein_kernel import COMBINING, Aggregation, run_blocks
+from redist.pgas.joins.trace_join import Join, JoinStep, is_element_wise
 from redist.pgas.tiles.tiled import Tile
 
 LEAST_BYTES = 2**24

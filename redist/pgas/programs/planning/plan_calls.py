@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redist.arrange.domain import places_of
+from redist.arrange.domain import list_groupings, places_of
 from redist.arrange.ein_graph import AskedNode, EinGraph, EinInput, EinNode, Node, WayTaken
-from redist.arrange.groupings import list_groupings
 from redist.arrange.judge_layouts import node_time_ps
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts

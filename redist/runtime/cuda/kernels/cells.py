@@ -9,16 +9,20 @@ from functools import lru_cache
 import numpy as np
 
 from redist.runtime.cuda.kernels.bits import (
+    LINE,
+    BlockDim,
     bits_in,
+    extents_of,
+    order_of,
     pad_bits,
     places_in,
     write_bits,
     write_digits,
     write_fields,
     write_slots,
+    writes_parts,
 )
 from redist.runtime.cuda.kernels.blocking import BlockShape, Tuning
-from redist.runtime.cuda.kernels.extents import LINE, BlockDim, extents_of, order_of, writes_parts
 from redist.runtime.cuda.kernels.records import CELLS, SHAPE, SHARED, THREAD_BITS
 
 CELL_LOG = 2

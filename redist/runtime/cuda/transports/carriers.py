@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.cuda.kernels.rounds import CudaRound
-from redist.runtime.host.datatypes import post
+from redist.runtime.host.messages import post
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import abandon
 from redist.runtime.ranks.world import World

@@ -20,7 +20,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from redist.launch.outside import environment
+from redist.launch.launcher import environment
 
 PROBE_S = 60.0
 PROGRAM = ("-m", "redist.runtime.cuda.transports.mpi_aware_child")

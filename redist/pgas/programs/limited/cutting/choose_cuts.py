@@ -13,8 +13,13 @@ from dataclasses import dataclass, field
 
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 from redist.pgas.programs.capture import Capture
-from redist.pgas.programs.limited.cutting.cut_rules import CutRule, Label, Slot, rule_of
-from redist.pgas.programs.limited.cutting.cut_views import dim_in_view
+from redist.pgas.programs.limited.cutting.cut_rules import (
+    CutRule,
+    Label,
+    Slot,
+    dim_in_view,
+    rule_of,
+)
 from redist.pgas.programs.limited.listing import ListedTasks
 from redist.text.units import ceil_div
 

@@ -18,8 +18,7 @@ from redist.pgas.programs.limited.cutting.choose_cuts import (
     Operand,
     Ranges,
 )
-from redist.pgas.programs.limited.cutting.cut_rules import Label, LabelRanges
-from redist.pgas.programs.limited.cutting.cut_views import view_of_block
+from redist.pgas.programs.limited.cutting.cut_rules import Label, LabelRanges, view_of_block
 from redist.pgas.programs.limited.listing import is_view
 
 
