@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import redist
 from bench.report.figures import met
 from bench.report.report import Row, Table, Tables
+from redist.arrange.one_operation import PlacedOperation
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import prime_parts
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
-from redist.pgas.products.contract_layout import Placed, Product, find_cheapest
+from redist.pgas.products.contract_layout import Product, place
 from redist.pgas.tiles.layouts import Dims, default_dims, line_mesh, resolved_type
 from redist.text.progress import track
 
@@ -48,7 +49,7 @@ def run() -> Tables:
         sizes = rows_, inner, columns_
         a, b = (default_dims(mesh, ends) for ends in (sizes[:2], sizes[1:]))
         started = time.perf_counter()
-        placed = find_cheapest(_product(mesh, sizes, a, b))[1]
+        placed = place(_product(mesh, sizes, a, b))
         seconds = time.perf_counter() - started
         over = _received(mesh, sizes, a, b, placed) / least_bytes(sizes, ranks)
         least = least_bytes(sizes, ranks)
@@ -95,7 +96,7 @@ def _product(mesh: Mesh, sizes: Sizes, a: Dims, b: Dims) -> Product:
     return Product.of(left, right, ("row", "inner"), ("inner", "column"), ("row", "column"))
 
 
-def _received(mesh: Mesh, sizes: Sizes, a: Dims, b: Dims, placed: Placed) -> int:
+def _received(mesh: Mesh, sizes: Sizes, a: Dims, b: Dims, placed: PlacedOperation) -> int:
     """Bytes of the plans of all moves."""
     product = _product(mesh, sizes, a, b)
     moves = (
@@ -114,5 +115,5 @@ def _starts(mesh: Mesh, sizes: Sizes) -> Iterator[int]:
         for ends in ((parts[:k], parts[k:]), (parts[k:], parts[:k]))
     ]
     for a, b in itertools.product(dict.fromkeys(cuts), repeat=2):
-        placed = find_cheapest(_product(mesh, sizes, a, b))[1]
+        placed = place(_product(mesh, sizes, a, b))
         yield _received(mesh, sizes, a, b, placed)

@@ -13,7 +13,7 @@ from redist.arrange.domain import NOWHERE, PENDING, TypeDomain, places_of
 from redist.arrange.solving.network import FORBIDDEN, Costs
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.layout.cuts import Ints, cut_dim
+from redist.layout.cuts import Index, Ints, cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import coordinates
@@ -41,11 +41,15 @@ def price_moves(domain: TypeDomain, topology: Topology) -> Costs:
 
 
 def _one_step(domain: TypeDomain, topology: Topology) -> Costs:
-    n, last = len(domain), len(topology.levels) - 1
+    n = len(domain)
     out = np.empty((n, n), dtype=np.int64)
-    reached = [_levels_of(part, domain.mesh, topology) for part in domain.parts]
-    boxes = [_Intervals.of(domain, dim, topology) for dim in range(len(domain.shape))]
-    n_ranks = len(_ranks(domain.mesh, domain.parts))
+    reached = [
+        [n_within([part], number, domain.mesh, topology) for part in domain.parts]
+        for number in range(len(topology.levels))
+    ]
+    ranks = ranks_to_look_at(domain.mesh, domain.parts)
+    boxes = [_intervals(domain, dim, ranks, topology) for dim in range(len(domain.shape))]
+    n_ranks = len(ranks)
     partial = (domain.places == PENDING).astype(np.int64)
     itemsize = domain.dtype.itemsize
     rows = max(1, BLOCK_CELLS // max(1, n * n_ranks))
@@ -53,25 +57,16 @@ def _one_step(domain: TypeDomain, topology: Topology) -> Costs:
         some = slice(lo, min(n, lo + rows))
         resolved = partial[some][:, None] * (1 - partial[None])
         shape = (some.stop - some.start, n, n_ranks)
+        groups = (
+            np.where(resolved > 0, np.array(sizes, dtype=np.int64), 1).prod(axis=2)[:, :, None]
+            for sizes in reached
+        )
+        near = (
+            tuple(group * one for one in _shared(boxes, number, some, shape))
+            for number, group in enumerate(groups)
+        )
         own, _ = _shared(boxes, None, some, shape)
-        had, asked = own, (own > 0).astype(np.int64)
-        time = np.zeros(own.shape[:2], dtype=np.int64)
-        is_needed = np.zeros(own.shape[:2], dtype=np.bool_)
-        for number, level in enumerate(topology.levels):
-            sizes = [_within(parts, number) for parts in reached]
-            group = np.where(resolved > 0, np.array(sizes, dtype=np.int64), 1).prod(axis=2)
-            there, pieces = _shared(boxes, number, some, shape)
-            there, pieces = group[:, :, None] * there, group[:, :, None] * pieces
-            lack, more = there - had, pieces - asked
-            messages = np.where(lack > 0, more, 0).max(axis=2)
-            sharing = (topology.levels[number - 1].size or 1) if number else 1
-            byte_fs = max(level.byte_fs, sharing * level.link_fs)
-            most = np.minimum(lack.max(axis=2) * itemsize, FORBIDDEN // max(1, byte_fs))
-            time += level.time_ps(messages, most, sharing * most)
-            is_needed |= messages > 0
-            if number < last:
-                had, asked = there, pieces
-        time += np.where(is_needed, topology.step_ps, 0) + 1
+        time = step_prices(own, near, itemsize, topology)
         new = (1 - partial[some][:, None]) * partial[None]
         out[some] = np.where(new.any(axis=2), FORBIDDEN, time)
     np.minimum(out, _all_reduces(domain, topology), out=out)
@@ -79,16 +74,42 @@ def _one_step(domain: TypeDomain, topology: Topology) -> Costs:
     return out
 
 
+def step_prices(
+    own: Ints, near: Iterable[tuple[Ints, ...]], itemsize: int, topology: Topology
+) -> Costs:
+    """Picoseconds of steps, one more for each: the last dim of all arrays are ranks.
+
+    ``own`` is what a rank has itself of the elements that it needs; ``near``, for every level, what ranks
+    have that meet there or below, in elements and in pieces.
+    """
+    had, asked = own, (own > 0).astype(np.int64)
+    time = np.zeros(own.shape[:-1], dtype=np.int64)
+    is_needed = np.zeros(own.shape[:-1], dtype=np.bool_)
+    for number, (level, (there, pieces)) in enumerate(zip(topology.levels, near, strict=True)):
+        lack, more = there - had, pieces - asked
+        messages = np.where(lack > 0, more, 0).max(axis=-1)
+        sharing = (topology.levels[number - 1].size or 1) if number else 1
+        byte_fs = max(level.byte_fs, sharing * level.link_fs)
+        most = np.minimum(lack.max(axis=-1) * itemsize, FORBIDDEN // max(1, byte_fs))
+        time += level.time_ps(messages, most, sharing * most)
+        is_needed |= messages > 0
+        had, asked = there, pieces
+    return time + np.where(is_needed, topology.step_ps, 0) + 1
+
+
 def _shared(
-    boxes: Sequence[_Intervals], level: int | None, some: slice, shape: tuple[int, int, int]
+    boxes: Sequence[tuple[Ints, Intervals]],
+    level: int | None,
+    some: slice,
+    shape: tuple[int, int, int],
 ) -> tuple[Ints, Ints]:
     """What ranks within a level have of what each needs, in elements and in pieces, for pairs of types.
 
     Without a level, what the rank has itself.
     """
     elems, pieces = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
-    for box in boxes:
-        pairs = box.kind[some][:, None], box.kind[None, :]
+    for kind, box in boxes:
+        pairs = kind[some][:, None], kind[None, :]
         elems *= (box.overlap if level is None else box.held[level])[pairs]
         if level is not None:
             pieces *= box.pieces[level][pairs]
@@ -115,12 +136,15 @@ def _all_reduces(domain: TypeDomain, topology: Topology) -> Costs:
                 b = int(domain.numbers(after[None])[0])
                 group = math.prod(domain.parts[f].size for f in some)
                 moved = 2 * (int(elems[a]) - int(elems[a]) // group) * domain.dtype.itemsize
-                number = meets[some]
-                block = (topology.levels[number - 1].size or 1) if number else 1
-                level = topology.levels[number]
-                time = level.time_ps(2 * (group - 1), moved, moved * block) + topology.step_ps
-                out[a, b] = time + 1
+                out[a, b] = group_ps(2 * (group - 1), moved, meets[some], topology)
     return out
+
+
+def group_ps(messages: Index, n_bytes: Index, number: int, topology: Topology) -> Index:
+    """What a step takes, and one more, in which all ranks of groups that meet at a level do the same."""
+    block = (topology.levels[number - 1].size or 1) if number else 1
+    moved = topology.levels[number].time_ps(messages, n_bytes, n_bytes * block)
+    return moved + topology.step_ps + 1
 
 
 def _two_steps(one: Costs) -> Costs:
@@ -132,7 +156,7 @@ def _two_steps(one: Costs) -> Costs:
     return np.minimum(out, FORBIDDEN)
 
 
-def _ranks(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
+def ranks_to_look_at(mesh: Mesh, parts: Sequence[SubAxis]) -> Ints:
     """The devices that are looked at: all, or the first and last on every factor."""
     every = np.arange(mesh.n_devices, dtype=np.int64)
     if mesh.n_devices <= MANY_RANKS:
@@ -162,17 +186,35 @@ def _levels_of(part: SubAxis, mesh: Mesh, topology: Topology) -> list[tuple[SubA
     return [(piece, group_level(mesh, [piece], topology)) for piece in reversed(minor)]
 
 
-def _within(pieces: Sequence[tuple[SubAxis, int]], number: int) -> int:
-    """How many of the ranks that differ in these pieces only meet at a level or below."""
+def n_within(parts: Sequence[SubAxis], number: int, mesh: Mesh, topology: Topology) -> int:
+    """How many of the ranks that differ in these parts of axes only meet at a level or below."""
+    pieces = (one for part in parts for one in _levels_of(part, mesh, topology))
     return math.prod(piece.size for piece, level in pieces if level <= number)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Intervals:
-    """One dim under every set of factors that may cut it: what devices hold of it, and what pairs share."""
+def _intervals(
+    domain: TypeDomain, dim: int, ranks: Ints, topology: Topology
+) -> tuple[Ints, Intervals]:
+    """One dim under every set of factors that may cut it, and of every type, the number of its set."""
+    masks = (domain.places == dim) @ (1 << np.arange(len(domain.parts)))
+    n_usual = len(domain) - len(domain.others)
+    known, kind = np.unique(masks[:n_usual], return_inverse=True)
+    cuts: list[Sequence[SubAxis]] = [
+        [part for f, part in enumerate(domain.parts) if mask >> f & 1] for mask in known.tolist()
+    ]
+    kind = np.concatenate([kind.reshape(-1), np.arange(len(domain.others)) + len(cuts)])
+    cuts += [t.dims[dim] for t in domain.others]
+    ranges = [Ranges.of(domain.mesh, ranks, domain.shape[dim], parts, topology) for parts in cuts]
+    return kind.astype(np.int64), Intervals.of(ranges, ranges)
 
-    kind: Ints
-    """Of every type, the set that cuts the dim."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """One dim cut in some ways, and in others after a step: what ranks hold of what each needs.
+
+    Arrays have a row for every cut before, a column for every one after, and then ranks.
+    """
+
     overlap: Ints
     """Of what a device needs, what it has itself."""
     held: list[Ints]
@@ -181,30 +223,21 @@ class _Intervals:
     """The same, in tiles."""
 
     @staticmethod
-    def of(domain: TypeDomain, dim: int, topology: Topology) -> _Intervals:
-        masks = (domain.places == dim) @ (1 << np.arange(len(domain.parts)))
-        n_usual = len(domain) - len(domain.others)
-        known, kind = np.unique(masks[:n_usual], return_inverse=True)
-        cuts: list[Sequence[SubAxis]] = [
-            [part for f, part in enumerate(domain.parts) if mask >> f & 1]
-            for mask in known.tolist()
-        ]
-        kind = np.concatenate([kind.reshape(-1), np.arange(len(domain.others)) + len(cuts)])
-        cuts += [t.dims[dim] for t in domain.others]
-        ranges = [_Ranges.of(domain, dim, parts, topology) for parts in cuts]
-        low, high = (np.stack([getattr(one, end) for one in ranges]) for end in ("low", "high"))
-        tile_sizes = np.array([one.tile_size for one in ranges], dtype=np.int64)[:, None, None]
+    def of(before: Sequence[Ranges], after: Sequence[Ranges]) -> Intervals:
+        """Every cut before with every cut after."""
+        low, high = (np.stack([getattr(one, end) for one in after]) for end in ("low", "high"))
+        tile_sizes = np.array([one.tile_size for one in before], dtype=np.int64)[:, None, None]
         held, pieces = [], []
-        for number in range(len(topology.levels) - 1):
-            every = [[_common(*one, low, high) for one in has.near[number]] for has in ranges]
+        for number in range(len(before[0].near)):
+            every = [[_common(*one, low, high) for one in own.near[number]] for own in before]
             held.append(np.stack([sum(some, np.zeros_like(low)) for some in every]))
             pieces.append(np.stack([np.sum([one > 0 for one in some], axis=0) for some in every]))
         lengths = np.maximum(high - low, 0)
         last, first = (high - 1) // tile_sizes, low // tile_sizes
         pieces.append(np.where(lengths > 0, last - first + 1, 0))
         held.append(np.broadcast_to(lengths, pieces[-1].shape))
-        overlap = _common(low[:, None], high[:, None], low, high)
-        return _Intervals(kind.astype(np.int64), overlap, held, pieces)
+        lows, highs = (np.stack([getattr(one, end) for one in before]) for end in ("low", "high"))
+        return Intervals(_common(lows[:, None], highs[:, None], low, high), held, pieces)
 
 
 def _common(low: Ints, high: Ints, other_low: Ints, other_high: Ints) -> Ints:
@@ -214,7 +247,7 @@ def _common(low: Ints, high: Ints, other_low: Ints, other_high: Ints) -> Ints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Ranges:
+class Ranges:
     """Which indices of a dim every device holds under one cut, and by level, those of devices near it."""
 
     low: Ints
@@ -223,21 +256,26 @@ class _Ranges:
     near: list[list[tuple[Ints, Ints]]]
 
     @staticmethod
-    def of(domain: TypeDomain, dim: int, parts: Sequence[SubAxis], topology: Topology) -> _Ranges:
-        ranks = _ranks(domain.mesh, domain.parts)
-        cut = cut_dim(domain.shape[dim], math.prod(part.size for part in parts))
-
+    def of(
+        mesh: Mesh,
+        ranks: Ints,
+        size: int,
+        parts: Sequence[SubAxis],
+        topology: Topology,
+    ) -> Ranges:
+        """A dim of this size, cut by these parts of axes."""
+        cut = cut_dim(size, math.prod(part.size for part in parts))
         near: list[list[tuple[Ints, Ints]]] = []
-        pieces = [one for part in parts for one in _levels_of(part, domain.mesh, topology)]
+        pieces = [one for part in parts for one in _levels_of(part, mesh, topology)]
         for number in range(len(topology.levels) - 1):
             places = [np.zeros(len(ranks), dtype=np.int64)]
             for piece, level in pieces:
-                own = coordinates(domain.mesh, [piece])[ranks]
+                own = coordinates(mesh, [piece])[ranks]
                 digits = range(piece.size) if level <= number else [own]
                 places = [place * piece.size + digit for place in places for digit in digits]
             near.append([cut.ranges_of(place) for place in places])
-        low, high = cut.ranges_of(coordinates(domain.mesh, parts)[ranks])
-        return _Ranges(low, high, max(1, cut.tile_size), near)
+        low, high = cut.ranges_of(coordinates(mesh, parts)[ranks])
+        return Ranges(low, high, max(1, cut.tile_size), near)
 
 
 @dataclass(slots=True, eq=False)

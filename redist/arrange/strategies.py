@@ -157,9 +157,18 @@ class Strategies:
 
     def time_ps(self, device: DeviceCosts) -> Costs:
         """What every way takes."""
-        elem_fs = device.of(self.kind, self.dtype)
-        fs = np.maximum(self.work * elem_fs, self.n_bytes * device.byte_fs)
-        return ceil_div(fs, 1000)
+        return compute_ps(self.work, self.n_bytes, device.of(self.kind, self.dtype), device.byte_fs)
+
+
+def compute_ps(work: Ints, n_bytes: Ints, elem_fs: int, byte_fs: int) -> Costs:
+    """What computing takes: the longer of the busiest device's elements and of the bytes that it touches."""
+    return np.maximum(_ps(work, elem_fs), _ps(n_bytes, byte_fs))
+
+
+def _ps(counts: Ints, fs: int) -> Costs:
+    """Picoseconds of so many that take this long each; cut back where they would overflow."""
+    some = np.minimum(counts, min(FORBIDDEN // max(1, fs) * 1000, 2**62))
+    return some // 1000 * fs + ceil_div(some % 1000 * fs, 1000)
 
 
 def list_strategies(

@@ -26,7 +26,6 @@ from redist.pgas.tiles.arranging import (
     ChosenTypes,
     EinForm,
     current_arranger,
-    label_dims,
 )
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import check_alike
@@ -34,9 +33,6 @@ from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tiled
-
-STEP_EFFORT = 10
-"""What a step costs for one element, in multiplications of a matrix product."""
 
 
 def ein(
@@ -138,7 +134,7 @@ class BlockedEin:
         if first.memory.is_ghost and (arranger := current_arranger()) is not None:
             made: T = arranger.call(self._arranged(arrays))
             return made
-        product = self._product(tuple(x.type for x in arrays))
+        product = self._product(tuple(x.type for x in arrays), first.memory.on_device)
         kernel = EinKernel(self.join, self.labels, self.output, self.agg)
         found = place_within(first, product, place(product))
         if first.memory.limit_bytes is not None:
@@ -156,9 +152,10 @@ class BlockedEin:
         there = [move(x, end) for x, end in zip(arrays, found.operands, strict=True)]
         return self._run_in(there, found.result)
 
-    def _product(self, types: tuple[ArrayType, ...]) -> Product:
-        effort = STEP_EFFORT * max(1, len(self.join.steps))
-        return Product(types, self.labels, self.output, self.dtype, self.agg, effort)
+    def _product(self, types: tuple[ArrayType, ...], on_device: bool) -> Product:
+        return Product(
+            types, self.labels, self.output, self.dtype, self.agg, "each join", on_device
+        )
 
     def _run_in(self, arrays: Sequence[T], result: ArrayType) -> T:
         """**Local.** Work on the tiles of arrays that lie so that the result is of this type."""
@@ -171,14 +168,15 @@ class BlockedEin:
 
     def _arranged(self, arrays: Sequence[Tiled]) -> ArrangedCall:
         """The call as a plan sees it."""
-        notation, sizes = label_dims([x.shape for x in arrays], self.labels, self.output)
+        on_device = arrays[0].memory.on_device
+        node = self._product(tuple(x.type for x in arrays), on_device).node
 
         def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
-            found = place(self._product(types))
+            found = place(self._product(types, on_device))
             return ChosenTypes(found.operands, found.result)
 
         def run(given: Sequence[Any], made: ArrayType | None) -> Any:
             return self(given) if made is None else self._run_in(given, made)
 
-        form = EinForm(notation, sizes, "each join", self.agg)
+        form = EinForm(node.notation, node.sizes, node.join, node.agg)
         return ArrangedCall("ein", tuple(arrays), run, form, choose)

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from redist.arrange.one_operation import PlacedOperation
 from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
-from redist.pgas.products.contract_layout import Labels, Placed, Product, place, place_within
+from redist.pgas.products.contract_layout import Labels, Product, place, place_within
 from redist.pgas.products.paired_blocks import choose_stream, paired_blocks
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     ChosenTypes,
     EinForm,
     current_arranger,
-    label_dims,
 )
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape
@@ -45,7 +45,7 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     if memory.is_ghost and (arranger := current_arranger()) is not None:
         made: T = arranger.call(_arranged(a, b, la, lb, lo, name))
         return made
-    product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name)
+    product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name, memory.on_device)
     fitting = place_within(a, product, found)
     if fitting is not found:
         found, streamed = fitting, choose_stream(product, fitting)
@@ -54,12 +54,13 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
 
 def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> ArrangedCall:
     """The call as a plan sees it."""
-    product = _prepare(a.type, b.type, la, lb, lo, name)[0]
-    notation, sizes = label_dims([a.shape, b.shape], [la, lb], lo)
-    form = EinForm(notation, sizes, "product", product.op)
+    on_device = a.memory.on_device
+    product = _prepare(a.type, b.type, la, lb, lo, name, on_device)[0]
+    node = product.node
+    form = EinForm(node.notation, node.sizes, node.join, node.agg)
 
     def choose(types: tuple[ArrayType, ...]) -> ChosenTypes:
-        found = _prepare(*types, la, lb, lo, name)[1]
+        found = _prepare(*types, la, lb, lo, name, on_device)[1]
         return ChosenTypes(found.operands, found.result)
 
     def run(given: Sequence[Any], made: ArrayType | None) -> Any:
@@ -67,13 +68,13 @@ def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> Arra
         if made is None:
             return contract(x, y, la, lb, lo, name)
         types = x.type, y.type
-        return _contract_in(x, y, replace(product, types=types), Placed(types, made), None)
+        return _contract_in(x, y, replace(product, types=types), PlacedOperation(types, made), None)
 
     return ArrangedCall(name, (a, b), run, form, choose)
 
 
 def _contract_in(
-    a: T, b: T, product: Product, found: Placed, streamed: tuple[Hashable, int] | None
+    a: T, b: T, product: Product, found: PlacedOperation, streamed: tuple[Hashable, int] | None
 ) -> T:
     """**Collective** if operands must move. Multiply in a layout, one of them in blocks if so streamed."""
     if streamed is not None:
@@ -87,11 +88,11 @@ def _contract_in(
 
 @lru_cache(maxsize=4096)
 def _prepare(
-    a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels, name: str
-) -> tuple[Product, Placed, tuple[Hashable, int] | None]:
+    a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels, name: str, on_device: bool
+) -> tuple[Product, PlacedOperation, tuple[Hashable, int] | None]:
     """Find the layout of a product, and which operand passes in blocks of which label."""
     _check(a.shape, b.shape, la, lb, name)
-    product = Product.of(a, b, la, lb, lo)
+    product = Product.of(a, b, la, lb, lo, on_device)
     found = place(product)
     return product, found, choose_stream(product, found)
 
@@ -106,7 +107,9 @@ def _check(a: Shape, b: Shape, la: Labels, lb: Labels, name: str) -> None:
         size[label] = n if size.get(label, 1) == 1 else size[label]
 
 
-def _by_blocks(a: T, b: T, product: Product, found: Placed, label: Hashable, which: int) -> T:
+def _by_blocks(
+    a: T, b: T, product: Product, found: PlacedOperation, label: Hashable, which: int
+) -> T:
     """**Collective.** Multiply with one operand, or both, in blocks, and add up what they make."""
     (la, lb), lo = product.labels, product.lo
     add = np.logical_or if product.op == "max" else np.add

@@ -14,7 +14,7 @@ from redist.errors import ArgumentTypeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.products.contract import contract
-from redist.pgas.products.contract_layout import Labels, Product, find_cheapest
+from redist.pgas.products.contract_layout import Labels, Product, place
 from redist.pgas.products.notation import NamedLabels, check_sizes, label_operands, read_labels
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.permute import permute_dims
@@ -39,7 +39,9 @@ class Term:
 
 
 @lru_cache(maxsize=512)
-def find_order(terms: tuple[Term, ...], output: Labels) -> tuple[Pair, ...]:
+def find_order(
+    terms: tuple[Term, ...], output: Labels, on_device: bool = False
+) -> tuple[Pair, ...]:
     """Which two are multiplied next; results are numbered after the operands.
 
     >>> from redist.layout.mesh import Mesh
@@ -58,17 +60,19 @@ def find_order(terms: tuple[Term, ...], output: Labels) -> tuple[Pair, ...]:
         left = [k for k in left if k not in (i, j)]
         needed = {*output, *(label for k in left for label in known[k].labels)}
         left.append(len(known))
-        known[left[-1]] = _join(known[i], known[j], needed, None)[1]
+        known[left[-1]] = _join(known[i], known[j], needed, None, on_device)[1]
         pairs.append((i, j))
-    pairs += _best(known, left, output)
+    pairs += _best(known, left, output, on_device)
     return tuple(pairs)
 
 
-def _best(known: dict[int, Term], left: Sequence[int], output: Labels) -> Iterator[Pair]:
+def _best(
+    known: dict[int, Term], left: Sequence[int], output: Labels, on_device: bool
+) -> Iterator[Pair]:
     """The cheapest order of a few: the best of every set of them, from those of its halves."""
     every = (1 << len(left)) - 1
-    found: dict[int, tuple[float, Term, Pair | None]] = {
-        1 << k: (0.0, known[number], None) for k, number in enumerate(left)
+    found: dict[int, tuple[int, Term, Pair | None]] = {
+        1 << k: (0, known[number], None) for k, number in enumerate(left)
     }
     for group in sorted(range(1, every + 1), key=lambda mask: (mask.bit_count(), mask)):
         if group in found:
@@ -77,7 +81,7 @@ def _best(known: dict[int, Term], left: Sequence[int], output: Labels) -> Iterat
         needed = {*output, *(label for term in rest for label in term.labels)}
         for half in _halves(group):
             (x, a, _), (y, b, _) = found[half], found[group ^ half]
-            cost, made = _join(a, b, needed, output if group == every else None)
+            cost, made = _join(a, b, needed, output if group == every else None, on_device)
             if group not in found or x + y + cost < found[group][0]:
                 found[group] = x + y + cost, made, (half, group ^ half)
     names = {1 << k: number for k, number in enumerate(left)}
@@ -104,12 +108,14 @@ def _halves(group: int) -> Iterator[int]:
         yield first | part
 
 
-def _join(a: Term, b: Term, needed: set[object], output: Labels | None) -> tuple[float, Term]:
+def _join(
+    a: Term, b: Term, needed: set[object], output: Labels | None, on_device: bool
+) -> tuple[int, Term]:
     """What the product of two costs, and what it makes."""
     labels = tuple(label for label in dict.fromkeys((*a.labels, *b.labels)) if label in needed)
     labels = labels if output is None else output
-    cost, placed = find_cheapest(Product.of(a.type, b.type, a.labels, b.labels, labels))
-    return cost, Term(placed.result, labels)
+    placed = place(Product.of(a.type, b.type, a.labels, b.labels, labels, on_device))
+    return placed.time_ps, Term(placed.result, labels)
 
 
 def _growth(
@@ -187,7 +193,8 @@ def _sum_dims(x: T, dims: list[int]) -> T:
 def _multiply_all(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> tuple[T, NamedLabels]:
     """**Collective** if operands must move. Multiply two at a time, in the cheapest order."""
     terms = tuple(Term(x.type, labels) for x, labels in items)
-    pairs = find_order(terms, output) if len(items) > 2 else ((0, 1),)
+    on_device = items[0][0].memory.on_device
+    pairs = find_order(terms, output, on_device) if len(items) > 2 else ((0, 1),)
     left: dict[int, tuple[T, NamedLabels]] = dict(enumerate(items))
     for number, (i, j) in enumerate(pairs, start=len(items)):
         (a, la), (b, lb) = left.pop(i), left.pop(j)

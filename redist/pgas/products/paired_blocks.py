@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+from redist.arrange.one_operation import PlacedOperation
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
-from redist.pgas.products.contract_layout import Placed, Product
+from redist.pgas.products.contract_layout import Product
 from redist.pgas.products.streaming import align_cut, block_count, block_length, pieces
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tile, Tiled
 
 
-def choose_stream(product: Product, found: Placed) -> tuple[Hashable, int] | None:
+def choose_stream(product: Product, found: PlacedOperation) -> tuple[Hashable, int] | None:
     """Choose the operand that passes in blocks, and its label: the one that grows most, if one does."""
     sizes = product.sizes
     ends = tuple(zip(product.types, found.operands, product.labels, strict=True))
@@ -35,7 +36,7 @@ def choose_stream(product: Product, found: Placed) -> tuple[Hashable, int] | Non
 
 
 def paired_blocks(
-    a: Tiled, b: Tiled, product: Product, found: Placed, label: Hashable, which: int
+    a: Tiled, b: Tiled, product: Product, found: PlacedOperation, label: Hashable, which: int
 ) -> Iterator[tuple[Tile, Tile]]:
     """**Collective.** Parts of both operands with the same indices of a label, none outside the mesh.
 

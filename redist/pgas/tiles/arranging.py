@@ -6,6 +6,7 @@ types its operands lie when it runs, and in which one its result is made; withou
 
 from __future__ import annotations
 
+import itertools
 import string
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ def label_dims(
     for shape, own in zip(shapes, labels, strict=True):
         for label, n in zip(own, shape, strict=True):
             full[label] = n if full.get(label, 1) == 1 else full[label]
-    letters = iter(string.ascii_letters)
+    letters = itertools.chain(string.ascii_letters, map(chr, itertools.count(0x100)))
     names: dict[Hashable, str] = {}
     sizes: dict[str, int] = {}
     terms = []

@@ -11,6 +11,7 @@ import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ from redist.pgas.memory import BUFFERS
 from redist.pgas.products import contract_layout as placing
 from redist.pgas.products import streaming
 from redist.pgas.products.einsum import sum_products
+from redist.plan.rates import ONE_NODE
 from tests.programs.pgas.drawing import Draw, Values, wrong, xp
 from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
@@ -243,7 +245,7 @@ def operands_in_blocks(draw: Draw) -> str | None:
     agg = str(draw.rng.choice(["sum", "max", "min"]))
     with (
         mock.patch.object(streaming, "BLOCK_BYTES", 256),
-        mock.patch.object(placing, "MOVE_COST", 0),
+        mock.patch.object(placing, "ONE_NODE", replace(ONE_NODE, step_ps=0)),
     ):
         a, b = draw.array(x, mesh), draw.array(y, mesh)
         out = xp.ein("ik,jk->ji", a, b, join="subtract", agg=agg)
@@ -254,7 +256,7 @@ def operands_in_blocks(draw: Draw) -> str | None:
 
 def forget() -> None:
     """Places are found again."""
-    placing.find_cheapest.cache_clear()
+    placing.place.cache_clear()
 
 
 # Promises

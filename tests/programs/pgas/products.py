@@ -5,7 +5,9 @@ As in ``mpirun -n 3 python -m tests.programs.pgas.products --n 100 --seed 0``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from redist.pgas.memory import BUFFERS
 from redist.pgas.products import contract as contracting
 from redist.pgas.products import contract_layout as placing
 from redist.pgas.products import streaming as blocks
+from redist.plan.rates import ONE_NODE
 from tests.programs.pgas.drawing import Draw, wrong, xp
 from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
@@ -97,24 +100,25 @@ def einsum(draw: Draw) -> str | None:
 
 def forget() -> None:
     """Places are found again."""
-    placing.find_cheapest.cache_clear()
+    placing.place.cache_clear()
     contracting._prepare.cache_clear()
 
 
 def in_blocks(draw: Draw) -> str | None:
     """Operands that pass in blocks, one or both of them."""
-    before, cost = blocks.BLOCK_BYTES, placing.MOVE_COST
     forget()
-    blocks.BLOCK_BYTES, placing.MOVE_COST = 256, 0
-    try:
+    free_steps = replace(ONE_NODE, step_ps=0)
+    with (
+        mock.patch.object(blocks, "BLOCK_BYTES", 256),
+        mock.patch.object(placing, "ONE_NODE", free_steps),
+    ):
         mesh = draw.mesh()
         m, k, n = (int(v) for v in draw.rng.integers(20, 50, 3))
         a, b = draw.values((m, k), "f8"), draw.values((k, n), "f8")
         x, y = draw.array(a, mesh), draw.array(b, mesh)
-        return wrong(x @ y, a @ b, f"in blocks: {x.type} @ {y.type} on {mesh}")
-    finally:
-        blocks.BLOCK_BYTES, placing.MOVE_COST = before, cost
-        forget()
+        said = wrong(x @ y, a @ b, f"in blocks: {x.type} @ {y.type} on {mesh}")
+    forget()
+    return said
 
 
 def errors(draw: Draw) -> str | None:
