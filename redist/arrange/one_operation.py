@@ -42,8 +42,8 @@ MOST_CELLS = 2**21
 """Fewer still on many devices: ways times devices."""
 
 NEAR = 64
-"""Ways count as equally quick if moves take longer by no more than one in so many: then all devices together
-receive as little as can be, which the busiest one does not tell."""
+"""Ways whose moves take at most 1/64 longer count as equally quick. Of these the one is taken in which all
+devices together receive least; the time of a move only knows the busiest device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +173,7 @@ class _Ways:
         code = np.zeros(len(self.ids), dtype=np.int64)
         for at in labels:
             code = code * len(self.cuts[at]) + self.ids[:, at]
-            if (
-                int(code.max(initial=0)) > 2**40
-            ):  # many labels: numbers begin again, they would overflow
+            if int(code.max(initial=0)) > 2**40:  # renumber before an overflow
                 code = np.unique(code, return_inverse=True)[1].reshape(-1)
         _, first, back = np.unique(code, return_index=True, return_inverse=True)
         return self.ids[first], back.reshape(-1)
