@@ -10,6 +10,7 @@ As in ``mpirun -n 4 python -m tests.programs.mpi.memory --only pool``.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ MIB = 2**20
 BOOKS_BYTES = 3 * 2**16
 TIMEOUT_S = 60.0
 MOST_TIMES = 6
-"""A way is measured again so often while pages are beyond the bound; the least counts."""
+"""How often a way is measured at most while it is beyond the bound; the least counts."""
 ROWS = ("f64[2048{x}, 2048]", "f64[2048, 2048{x}]", {"x": 4})
 SMALL = ("f64[1024{x}, 1024]", "f64[1024, 1024{x}]", {"x": 4})
 UNEVEN = ("f32[1001{x}, 15, 555]", "f32[1001, 15, 555{x}]", {"x": 4})
@@ -154,8 +155,9 @@ def reading(allowed: bool) -> Iterator[None]:
 
 def wrong_with(way: Way, comm: MPI.Comm, mpi_bytes: int) -> str | None:
     """What this rank takes beyond the bound, or all together; ``mpi_bytes`` of pages are MPI's own."""
-    held, counted = Held(), Count()
+    held = Held()
     figures: dict[str, int] = {}
+    least = sys.maxsize
     with reading(way.reads):
         for time in range(MOST_TIMES):
             before, before_all = held_bytes(), comm.allreduce(proportional_bytes())
@@ -172,8 +174,16 @@ def wrong_with(way: Way, comm: MPI.Comm, mpi_bytes: int) -> str | None:
             good = max(figures.values()) <= plan.peak_bytes + way.books_bytes + mpi_bytes
             if comm.allreduce(good, op=MPI.LAND):
                 break
-        run(way, comm, counted)
-    figures = {"counted": counted.most, **figures}
+        for _ in range(MOST_TIMES):
+            counted = Count()
+            run(way, comm, counted)
+            # Objects of Python that live for a moment, such as those of a wait, are among what is counted;
+            # they come in some runs, arrays and segments in all.
+            least = min(least, counted.most)
+            good = len(plan.steps) > 1 or least <= plan.peak_bytes + way.books_bytes
+            if comm.allreduce(good, op=MPI.LAND):
+                break
+    figures = {"counted": least, **figures}
     worst = [comm.allreduce(n, op=MPI.MAX) for n in (plan.peak_bytes, *figures.values())]
     if comm.rank == 0:
         steps = " ".join(step.op for step in plan.steps)
