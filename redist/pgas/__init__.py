@@ -120,7 +120,7 @@ __array_api_version__ = "2024.12"
 _LATER = {
     "column_names": "files.column_names", "map_tiles": "programs.map_tiles", "program": "programs.program",
     "read_csv": "files.csv", "read_npy": "files.npy", "read_parquet": "files.parquet",
-    "repeat": "programs.loops", "repeat_until": "programs.loops", "write_csv": "files.csv_out",
+    "repeat": "programs.program", "repeat_until": "programs.program", "write_csv": "files.csv_out",
     "write_npy": "files.npy", "write_parquet": "files.parquet",
 }  # fmt: skip
 """Files and programs, a third of all modules: each is loaded when it is first used."""

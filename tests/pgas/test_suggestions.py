@@ -60,6 +60,13 @@ def test_every_name_of_numpy_is_there_or_says_what_to_write(ours: Any, theirs: A
                 found = getattr(found, step)
 
 
+@pytest.mark.parametrize("package", [redist, pgas])
+def test_every_public_name_is_there(package: Any) -> None:
+    optional = ("jax", "torch", "learn")
+    missing = [n for n in package.__all__ if n not in optional and getattr(package, n, None) is None]
+    assert missing == []
+
+
 def test_what_is_not_offered_is_nothing_that_numpy_answers_for_global_arrays() -> None:
     for name in names(np):
         text = said(pgas, name)
