@@ -12,6 +12,7 @@ from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology
 from redist.runtime.arguments import Locals
 from redist.runtime.ranks.agreement import ArrayPlace, gather_answers, raise_unless_agreed
+from redist.runtime.ranks.answers import MOST_TRANSFERS
 from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import NEW, Token
@@ -20,9 +21,6 @@ from redist.runtime.ranks.world import Comm, World, comm_or_world, world_of
 from redist.runtime.request import Named, TransferOptions, TransferRequest, Type, try_request
 from redist.runtime.transfer import Transfer
 from redist.text.latest import Latest
-
-MOST_TRANSFERS = 64
-"""Prepared transfers that a communicator keeps."""
 
 
 class TransferCache:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -16,6 +15,7 @@ from redist.planner import synthesize
 from redist.runtime.copies.reduce import check_reduces
 from redist.runtime.mpi_library import why_alone
 from redist.runtime.ranks.links import NAMES
+from redist.runtime.ranks.tokens import request_token
 from redist.text.units import count_of, limit_from
 
 Type = ArrayType | str
@@ -59,7 +59,7 @@ class TransferRequest:
     @property
     def token(self) -> int:
         """What ranks that make this request bring to a meeting: even, below 2**57."""
-        return 2 * int.from_bytes(hashlib.sha256(self.text.encode()).digest()[:7], "little")
+        return request_token(self.text)
 
     @property
     def tile_bytes(self) -> int:

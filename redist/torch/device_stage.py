@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from redist.plan.pieces import Piece, Shape
-from redist.runtime.schedule.rounds import RoundPart, part_of, whole
+from redist.runtime.host.staging import Packing, Staging
+from redist.runtime.schedule.rounds import RoundPart, part_of
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
-from redist.torch import staging as rounds_of
 from redist.torch.combine import combine_tensors
 from redist.torch.layouts import to_torch
 from redist.torch.ranks import Ranks, Sent
-from redist.torch.staging import ALIGN, TensorStaging
 
+ALIGN = 16
+"""Parts begin at multiples of this where tensors are made of them: no element of PyTorch is larger."""
+BY_VIEWS = Packing(everything=True, overlaps=False, book_bytes=0, align=ALIGN)
 Tiles = Sequence[torch.Tensor | None]
 Parts = Mapping[int, list[tuple[int, Piece]]]
 """The parts of a round by rank, each with the array that it belongs to."""
@@ -30,9 +32,9 @@ class DeviceStage:
     ) -> None:
         self.ranks, self.parts, self.device = ranks, tuple(parts), device
         self.is_local = all(part.step.is_local for part in parts)
-        self.staging = TensorStaging(whole(len(parts)))
+        self.staging = Staging.none(len(parts))
         if not self.is_local:
-            self.staging = rounds_of.for_messages(ranks, parts, staging_bytes, packs_all=True)
+            self.staging = Staging.of(ranks, parts, staging_bytes, False, BY_VIEWS)
 
     pool_bytes = 0
 

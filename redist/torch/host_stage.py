@@ -9,18 +9,16 @@ import torch
 
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.strided import c_strides
+from redist.runtime.host.staging import Packing, Staging
 from redist.runtime.schedule.compiler import Bases, Compiler, Message, Round, TileAt
-from redist.runtime.schedule.rounds import Rounds, whole
 from redist.runtime.schedule.stages import StagePart
-from redist.torch import staging as rounds_of
 from redist.torch.combine import combine_in_memory
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks, Sent
-from redist.torch.staging import TensorStaging
 
 Tiles = Sequence[torch.Tensor | None]
-MOST_ROUNDS = 64
-"""Programs of more rounds are not kept: their tables would outgrow the staging that rounds save."""
+BY_GROUP = Packing(strided=True, overlaps=False, book_bytes=0)
+"""A message of a process group is one run of bytes, and all of a round are waited for together."""
 
 
 class HostStage:
@@ -39,13 +37,10 @@ class HostStage:
     ) -> None:
         self.ranks, self.memory, self.parts = ranks, memory, tuple(parts)
         self.is_local = all(part.step.is_local for part in parts)
-        self.staging = TensorStaging(whole(len(parts)))
-        if not self.is_local and memory is not None:
-            self.staging = rounds_of.for_pools(ranks, parts, staging_bytes)
-        elif not self.is_local:
-            self.staging = rounds_of.for_messages(ranks, parts, staging_bytes, packs_all=False)
-        node = range(ranks.size) if memory is not None else (ranks.rank,)
-        self.bases = Bases(len(parts), node)
+        self.staging = Staging.none(len(parts))
+        if not self.is_local:
+            self.staging = Staging.of(memory or ranks, parts, staging_bytes, False, BY_GROUP)
+        self.bases = Bases(len(parts), (memory or ranks).node.ranks)
         self._program: tuple[Round, ...] | None = None
 
     @property
@@ -84,15 +79,15 @@ class HostStage:
         memory, slot_bytes = self.memory, self.staging.slot_bytes
         for round_ in self._rounds():
             if memory is not None and not self.is_local:
-                parity = (memory.seq + 1) & 1
+                parity = (memory.meeting.seq + 1) & 1
                 for rank in range(self.ranks.size):
-                    slot = memory.slot(rank, parity, slot_bytes)
+                    slot = memory.pages[rank].slot(parity, slot_bytes)
                     first = self.bases.neighbour(rank, 0)
                     table[first : first + len(self.parts)] = slot
                     if rank == self.ranks.rank:
                         table[self.bases.pool] = slot
                 round_.publish.run(table)
-                memory.meet()
+                memory.meeting.meet_node()
             self._fetch(round_, table)
 
     def _fetch(self, round_: Round, table: Addresses) -> None:
@@ -104,13 +99,10 @@ class HostStage:
     def _rounds(self) -> Iterable[Round]:
         if self._program is not None:
             return self._program
-        rounds: Rounds = self.staging.rounds
-        if len(rounds) > MOST_ROUNDS:
-            compiler = self._compiler()
-            return (compiler.round(together) for together in rounds)
-        compiler = self._compiler()
-        self._program = tuple(compiler.round(together) for together in rounds)
-        return self._program
+        program = self._compiler().program(self.staging.rounds)
+        if isinstance(program, tuple):
+            self._program = program
+        return program
 
     def _compiler(self) -> Compiler:
         kinds = {}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from redist.errors import PeerError, RequestError
 from redist.runtime.ranks.long_wait import TIMEOUT_S, LongWait
+from redist.runtime.ranks.node import Node
 from redist.text.units import ranks_in_words
 
 _GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -28,25 +29,13 @@ Sent = tuple[int, torch.Tensor]
 """The number of a rank in the group, and the bytes that go there or come from there."""
 
 
-class Group:
-    """What a wait knows of the ranks of a group: they do not tell each other in which call they wait."""
-
-    def say_waiting(self, call: str | None) -> None:
-        """**Local.** Nobody is told."""
-
-    def raise_if_apart(self) -> None:
-        """**Local.** Nobody knows."""
-
-    def all_wait_here(self) -> bool:
-        """**Local.** Nobody knows."""
-        return False
-
-
-class Ranks(Group):
+class Ranks:
     """Some ranks of a group, by default all; methods that speak are **collective over** these.
 
     ``names`` has their numbers in the whole job; ``rank`` is the number of this one among them. If they
-    are not all of the group they speak by messages alone: no group has to be made for them.
+    are not all of the group they speak by messages alone: no group has to be made for them. As
+    :class:`redist.runtime.ranks.node.RankGroup` each of them is alone on a node; they do not tell each
+    other in which call they wait.
     """
 
     def __init__(
@@ -60,6 +49,8 @@ class Ranks(Group):
                 "them; call it on these only"
             )
         self.rank, self.size = self.names.index(dist.get_rank()), len(self.names)
+        self.node = Node(self.rank, (self.rank,), tuple(range(self.size)), {}, None)
+        self.one_node = self.size == 1
         self.are_all = self.names == everyone
         self.timeout_s = timeout_s
         backends = str(dist.get_backend_config(group))
@@ -89,9 +80,16 @@ class Ranks(Group):
         rows = out.cpu().numpy().reshape(self.size, -1)
         return [pickle.loads(row[:n].tobytes()) for row, n in zip(rows, sizes, strict=True)]
 
-    def all_max(self, values: Ints) -> Ints:
-        """The largest of any rank, number by number."""
-        return np.asarray(self.tell(values).max(axis=0)).reshape(values.shape)
+    def all_max(self, values: Ints) -> None:
+        """Replace numbers by the largest of any rank."""
+        values[...] = self.tell(values).max(axis=0).reshape(values.shape)
+
+    def gather_on_node(self, value: Any) -> list[Any]:
+        """**Local.** The value of this rank, which is alone."""
+        return [value]
+
+    def wait_on_node(self) -> None:
+        """**Local.** There is nobody to wait for."""
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -134,6 +132,16 @@ class Ranks(Group):
                 self.exchange([], [(0, out)])
             return
         self._wait(lambda: [_GATHER(out, mine, group=self.group, async_op=True)], can_look=True)
+
+    def say_waiting(self, call: str | None) -> None:
+        """**Local.** Nobody is told."""
+
+    def raise_if_apart(self) -> None:
+        """**Local.** Nobody knows."""
+
+    def all_wait_here(self) -> bool:
+        """**Local.** Nobody knows."""
+        return False
 
     def absent(self) -> tuple[list[int], list[int], int]:
         """**Local.** This rank waits; a collective does not tell who is missing."""

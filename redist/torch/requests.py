@@ -9,7 +9,8 @@ from functools import lru_cache
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.text.units import count_of
+from redist.runtime.ranks.answers import by_text
+from redist.text.units import count_of, ranks_in_words
 
 Ends = tuple[ArrayType, ArrayType]
 """Where a tensor is, and where it goes."""
@@ -53,7 +54,7 @@ def agreed_ends(requests: Sequence[Request], ranks: Sequence[int]) -> tuple[Ends
         if source is None or target is None:
             raise RequestError(_why_apart(name, sides, ranks))
         found.append((source, target))
-    hows = _by_rank([request.how for request in requests], ranks)
+    hows = said_by([request.how for request in requests], ranks)
     if len(hows) > 1:
         said = "; ".join(f"{who}: {how}" for how, who in list(hows.items())[:2])
         raise RequestError(f"cannot move: ranks ask for different things; {said}")
@@ -67,15 +68,16 @@ def _check_names(requests: Sequence[Request], ranks: Sequence[int]) -> None:
     if odd:
         has = [rank for rank, names in zip(ranks, every, strict=True) if odd[0] in names]
         lacks = [rank for rank in ranks if rank not in has]
+        those, others = ranks_in_words(has, 0), ranks_in_words(lacks, 0)
         if not odd[0]:  # a DTensor that is not in a dict has no name
             raise RequestError(
-                f"cannot move: {who_says(has)} {'gives' if len(has) == 1 else 'give'} a DTensor, "
-                f"{who_says(lacks)} a dict; give the same on every rank"
+                f"cannot move: {those} {'gives' if len(has) == 1 else 'give'} a DTensor, {others} a dict; "
+                "give the same on every rank"
             )
         more = f" (and so with {count_of(len(odd) - 1, 'more name')})" if odd[1:] else ""
         raise RequestError(
-            f"cannot move {odd[0]!r}: only {who_says(has)} asked for it, not {who_says(lacks)}{more}; give "
-            "the same names on every rank"
+            f"cannot move {odd[0]!r}: only {those} asked for it, not {others}{more}; give the same names on "
+            "every rank"
         )
 
 
@@ -114,7 +116,7 @@ def _why_apart(name: str, sides: Sequence[Sequence[ArrayType]], ranks: Sequence[
             continue
         other = next(k for k, t in enumerate(types) if t != types[0])
         a, b = types[0], types[other]
-        here, there = (who_says([ranks[k] for k in t.mesh.ranks]) for t in (a, b))
+        here, there = (ranks_in_words([ranks[k] for k in t.mesh.ranks], 0) for t in (a, b))
         if _apart_from_ranks(a) == _apart_from_ranks(b) and is_target:
             return (
                 f"cannot move {what}: it goes to different meshes ({here} for rank {ranks[0]}; {there} for "
@@ -137,27 +139,20 @@ def _why_apart(name: str, sides: Sequence[Sequence[ArrayType]], ranks: Sequence[
     return f"cannot move {what}: ranks ask for different things"
 
 
-def who_says(ranks: Sequence[int]) -> str:
-    """Ranks, all in words.
+def said_by(texts: Sequence[str | None], ranks: Sequence[int]) -> dict[str, str]:
+    """Who says what, in words.
 
-    >>> who_says([2]), who_says([0, 2])
-    ('rank 2', 'ranks 0, 2')
+    >>> said_by(["a", None, "a", "b"], [4, 5, 6, 7])
+    {'a': 'ranks 4, 6', 'b': 'rank 7'}
     """
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
-
-
-def _by_rank(texts: Sequence[str | None], ranks: Sequence[int]) -> dict[str, str]:
-    """Who says what, in words."""
-    found: dict[str, list[int]] = {}
-    for rank, text in zip(ranks, texts, strict=True):
-        if text is not None:
-            found.setdefault(text, []).append(rank)
-    return {text: who_says(who) for text, who in found.items()}
+    pairs = zip(ranks, texts, strict=True)
+    found = by_text((rank, text) for rank, text in pairs if text is not None)
+    return {text: ranks_in_words(who, 0) for text, who in found.items()}
 
 
 def error_of_all(errors: Sequence[str | None], ranks: Sequence[int]) -> str | None:
     """One text for the errors of some ranks; None if there are none."""
-    found = _by_rank(errors, ranks)
+    found = said_by(errors, ranks)
     if len(found) == 1 and None not in errors:
         return next(iter(found))
     said = [f"{who}: {text}" for text, who in found.items()]

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from redist.errors import RequestError
 from redist.plan.pieces import Shape
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
@@ -85,11 +84,8 @@ class TensorTransfer:
         self.stages: tuple[HostStage | DeviceStage, ...] = tuple(
             self._stage(number, by_views) for number, parts in enumerate(self._parts) if parts
         )
-        pool_bytes = max((stage.pool_bytes for stage in self.stages), default=0)
-        if memory is not None and memory.pool_bytes < pool_bytes and not memory.reserve(pool_bytes):
-            raise RequestError(
-                "cannot share memory between the ranks any more; transport='messages'"
-            )
+        if memory is not None:
+            memory.reserve(max((stage.pool_bytes for stage in self.stages), default=0))
 
     def _stage(self, number: int, by_views: bool) -> HostStage | DeviceStage:
         parts, n_bytes = self._parts[number], self._staging_bytes(number)

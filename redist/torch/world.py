@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from redist.errors import RedistError, RequestError
 from redist.plan.plan import Plan
 from redist.plan.rates import ONE_NODE, TORCH_MESSAGES
 from redist.plan.topology import Topology
+from redist.runtime.ranks.answers import MOST_TRANSFERS, made_by_first
+from redist.runtime.ranks.tokens import NEW, Token, request_token
 from redist.text.latest import Latest
 from redist.torch.memory import SharedMemory
 from redist.torch.ranks import Ranks
@@ -23,9 +25,6 @@ from redist.torch.transfer import Tensors, TensorTransfer
 TRANSPORTS = ("auto", "messages", "views")
 """``auto``: memory that ranks share if they are on one host, else messages; ``messages`` of the group
 only; ``views``: messages, and copies by PyTorch, as on GPUs."""
-MOST_TRANSFERS = 64
-ERROR, NEW = 1, 2
-"""Words of a meeting: an error, and what a request that is not prepared adds; tokens are multiples of 4."""
 
 
 class GroupWorld:
@@ -83,11 +82,11 @@ class GroupWorld:
         key = self.shared_keys.get(text, text)
         found = self.prepared.get(key)
         key = text if found is None else key
-        word = ERROR
+        token: int = Token.ERROR
         if request is not None and error is None:
-            word = _token(key) | (NEW if found is None else 0)
+            token = request_token(key) | (NEW if found is None else 0)
         ends: Sequence[Ends] = () if request is None else request.ends
-        if not self._meet(word) or word == ERROR:
+        if not self._meet(token) or token == Token.ERROR:
             answers = self.ranks.gather((request, None if error is None else str(error)))
             said = error_of_all([failed for _, failed in answers], self.ranks.names)
             if said is not None:
@@ -103,7 +102,7 @@ class GroupWorld:
         if len(set(texts)) == 1:
             self.shared_keys.pop(text, None)
             return text, ends
-        self.shared_keys[text] = key = f"shared {_digest(repr(texts)).hex()}"
+        self.shared_keys[text] = key = f"shared {sha256(repr(texts).encode()).hexdigest()}"
         return key, ends
 
     def run(self, transfer: TensorTransfer, sources: Tensors) -> list[torch.Tensor | None]:
@@ -111,15 +110,21 @@ class GroupWorld:
         try:
             return transfer.run(sources)
         except BaseException as problem:
-            if self.memory is not None:
-                self.memory.give_up(f"{type(problem).__name__}: {problem}")
+            if self.memory is not None and self.memory.failure.broken is None:
+                self.memory.failure.abort(problem)
             raise
 
-    def _meet(self, word: int) -> bool:
+    def wait_at_most(self, timeout_s: float | None) -> None:
+        """**Local.** Let every wait for another rank last no longer; None: for ever."""
+        self.ranks.timeout_s = timeout_s
         if self.memory is not None:
-            return self.memory.meet(word)
-        words = self.ranks.tell(np.array([word]))
-        return bool((words == word).all())
+            self.memory.failure.timeout_s = timeout_s
+
+    def _meet(self, token: int) -> bool:
+        """**Collective.** Whether all ranks come with one token."""
+        if self.memory is not None:
+            return self.memory.meet(token)
+        return bool((self.ranks.tell(np.array([token])) == token).all())
 
     def _plan(
         self,
@@ -128,28 +133,11 @@ class GroupWorld:
         ends: Sequence[Ends],
     ) -> Sequence[Plan]:
         """**Collective.** Plans that rank 0 makes, or the error that it meets, on every rank."""
-        answer: Any = None
-        if self.ranks.rank == 0:
-            try:
-                answer = tuple(make_plans(topology, ends))
-            except RedistError as problem:
-                answer = problem
-            except Exception as problem:
-                answer = RequestError(f"rank 0 failed: {type(problem).__name__}: {problem}")
-        answer = self.ranks.gather(answer)[0]
-        if isinstance(answer, RedistError):
-            raise answer
-        plans: Sequence[Plan] = answer
-        return plans
-
-
-def _token(text: str) -> int:
-    """A number for a request, the same on every rank."""
-    return int.from_bytes(_digest(text)[:8], "little") >> 3 << 2
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=32).digest()
+        return made_by_first(
+            self.ranks.rank,
+            lambda: tuple(make_plans(topology, ends)),
+            lambda answer: self.ranks.gather(answer)[0],
+        )
 
 
 def check_transport(transport: str) -> None:
@@ -176,5 +164,5 @@ def world_of(
     found = _WORLDS.get(key)
     if found is None:
         found = _WORLDS[key] = GroupWorld(group, timeout_s, names)
-    found.ranks.timeout_s = timeout_s
+    found.wait_at_most(timeout_s)
     return found

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from threading import Barrier
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from redist.layout.tiles import tile_shapes
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT
 from redist.runtime.copies.strided import c_strides
-from redist.runtime.host.staging import Staging
+from redist.runtime.host.staging import BY_MPI, Packing, Staging
+from redist.runtime.ranks.node import Node
 from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.pieces import StepPieces, pieces_of_step
 from redist.runtime.schedule.rounds import Rounds
@@ -43,8 +43,7 @@ class ThreadWorld:
     def __init__(self, rank: int, groups: Sequence[int], all_: Meeting, near: Meeting) -> None:
         self.rank, self.size = rank, len(groups)
         near_ranks = tuple(r for r, group in enumerate(groups) if group == groups[rank])
-        place = near_ranks.index(rank)
-        self.node = SimpleNamespace(ranks=near_ranks, groups=tuple(groups), place=place)
+        self.node = Node(rank, near_ranks, tuple(groups), {}, None)
         self.one_node = len(near_ranks) == self.size
         self._all, self._near = all_, near
 
@@ -53,6 +52,9 @@ class ThreadWorld:
 
     def gather_on_node(self, value: Any) -> list[Any]:
         return self._near.gather(self.node.place, value)
+
+    def wait_on_node(self) -> None:
+        self._near.barrier.wait()
 
 
 def worlds(groups: Sequence[int]) -> list[ThreadWorld]:
@@ -84,25 +86,33 @@ def staged(
     groups: Sequence[int],
     staging_bytes: int,
     limited: bool,
+    packing: Packing = BY_MPI,
 ) -> list[Staging]:
     """What every rank prepares."""
     with ThreadPoolExecutor(len(groups)) as pool:
         return list(
             pool.map(
-                lambda world: Staging.of(world, stage_parts[world.rank], staging_bytes, limited),
+                lambda world: Staging.of(
+                    world, stage_parts[world.rank], staging_bytes, limited, packing
+                ),
                 worlds(groups),
             )
         )
 
 
 def compiled(
-    plan: Plan, number: int, again: int, groups: Sequence[int], staging_bytes: int
+    plan: Plan,
+    number: int,
+    again: int,
+    groups: Sequence[int],
+    staging_bytes: int,
+    packing: Packing = BY_MPI,
 ) -> tuple[Rounds, list[list[Round]]]:
     """The rounds of one phase of a step, and what every rank does in them, pools within nodes."""
     ranks = range(len(groups))
     dtype = plan.source.dtype
     stage_parts = [[StagePart(phase_of(plan, number, again, rank), dtype)] for rank in ranks]
-    staging = staged(stage_parts, groups, staging_bytes, False)
+    staging = staged(stage_parts, groups, staging_bytes, False, packing)
     before, after = (tile_shapes(plan.types[number + k]) for k in (again, 1))
     out = []
     for rank, world in enumerate(worlds(groups)):

@@ -16,7 +16,7 @@ from redist.runtime.cuda.transports.all_gather import GatherClaim, agree, room_f
 from redist.runtime.cuda.transports.carriers import ByMessages, StagingLease
 from redist.runtime.cuda.transports.nccl import ByNccl
 from redist.runtime.host import staging
-from redist.runtime.host.staging import ROUND_BYTES, Staging
+from redist.runtime.host.staging import FROM_GPUS, ROUND_BYTES, Staging
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.schedule.pieces import StepPieces
 from redist.runtime.schedule.stages import StagePart
@@ -143,7 +143,7 @@ def prepared(
     """The staging of every rank's GPU."""
 
     def of(world: Any) -> Staging:
-        return Staging.of(world, stage_parts[world.rank], n_bytes, limited, packs_all=True)
+        return Staging.of(world, stage_parts[world.rank], n_bytes, limited, FROM_GPUS)
 
     with ThreadPoolExecutor(len(groups)) as pool:
         return list(pool.map(of, worlds(groups)))

@@ -13,7 +13,7 @@ import pytest
 
 from redist.errors import PeerError
 from redist.runtime.ranks.control_page import STATUS
-from redist.runtime.ranks.failure import Failure
+from redist.runtime.ranks.mpi_failure import MpiFailure
 
 
 def told_by(error: BaseException, neighbour: int) -> tuple[list[int], str | None, int]:
@@ -22,7 +22,7 @@ def told_by(error: BaseException, neighbour: int) -> tuple[list[int], str | None
     comm: Any = SimpleNamespace(size=4, isend=lambda reason, rank, tag: told.append(rank))
     node: Any = SimpleNamespace(rank=0, ranks=(0, 1), pids={0: os.getpid(), 1: neighbour})
     page = SimpleNamespace(memory=np.zeros(8192, np.uint8), control=np.zeros(32, np.int64))
-    failure = Failure(comm, node, SimpleNamespace(own=page), None)  # type: ignore[arg-type]
+    failure = MpiFailure(comm, node, SimpleNamespace(own=page), None)  # type: ignore[arg-type]
     failure.abort(error)
     return told, failure.broken, int(page.control[STATUS])
 

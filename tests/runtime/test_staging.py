@@ -14,7 +14,7 @@ from redist.layout.dtype import DType
 from redist.plan.pieces import Piece
 from redist.plan.rates import FLAT
 from redist.runtime.copies.strided import c_strides
-from redist.runtime.host.staging import MAX_MESSAGE_BYTES, MessageNeeds, Staging
+from redist.runtime.host.staging import MAX_MESSAGE_BYTES, MessageNeeds, Packing, Staging
 from redist.runtime.schedule.compiler import Bases, Compiler
 from redist.runtime.schedule.pieces import StepPieces, pieces_of_step
 from redist.runtime.schedule.rounds import parts_needed
@@ -82,3 +82,18 @@ def test_pieces_to_other_nodes_take_turns_where_staging_has_two_halves(
         assert [m.n_bytes for m in sent] == sizes and not any(m.forms for m in sent)
         peers = [m.peer for m in sent]
         assert sorted(set(peers)) == [peer for peer in range(8) if peer != rank]
+
+
+@pytest.mark.parametrize("ends", [
+    ("f32[30{x}, 21]", "f32[30, 21{x}]"),
+    ("f32[30, 21{x}]", "f32[30{x}, 21]"),
+    ("f64[300, 40] sum{x}", "f64[300{x}, 40]"),
+])  # fmt: skip
+def test_what_no_datatype_carries_is_packed(ends: tuple[str, str]) -> None:
+    plan = redist.synthesize(*ends, mesh=redist.Mesh(x=3))
+    packing = Packing(strided=True, overlaps=False, book_bytes=0)
+    for staging_bytes in (0, plan.steps[0].staging_bytes):
+        _, rounds = compiled(plan, 0, 0, range(3), staging_bytes, packing)
+        sent = [m for own in rounds for round_ in own for m in round_.sends]
+        assert sent and not any(m.forms for m in sent)
+        assert not any(m.forms for own in rounds for round_ in own for m in round_.receives)

@@ -100,7 +100,7 @@ def test_a_rank_that_ends_before_the_first_move() -> None:
 
 def test_the_cause_is_passed_on() -> None:
     said = must_pass("checks", 3, "gives_up")
-    cause = "cannot go on moving: rank 1 has given up: MemoryError: no room for a tile\n"
+    cause = "rank 1 failed: MemoryError: no room for a tile"
     assert said.count(cause) == 2, said
 
 

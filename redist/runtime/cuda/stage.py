@@ -28,7 +28,7 @@ from redist.runtime.cuda.transports.shared_gpu import (
 )
 from redist.runtime.host.places import Kinds
 from redist.runtime.host.stage import Layouts, StageRecord
-from redist.runtime.host.staging import Staging
+from redist.runtime.host.staging import FROM_GPUS, Staging
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import Token
 from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
@@ -82,7 +82,7 @@ class CudaStage:
         self.whole = whole(len(parts))
         self.staging = Staging.none(len(parts))
         if not self.is_local:
-            self.staging = Staging.of(self.world, parts, staging_bytes, is_limited, packs_all=True)
+            self.staging = Staging.of(self.world, parts, staging_bytes, is_limited, FROM_GPUS)
         self.lease = lease
         self._gathers: tuple[int, ...] = ()
         """Ranks among which messages are one all-gather."""

@@ -13,7 +13,8 @@ import numpy as np
 from redist.runtime.copies.addresses import Addresses, address_cell, address_of
 from redist.runtime.copies.reduce import kernel_code
 from redist.runtime.host.executor import CallRecord, HostExecutor
-from redist.runtime.host.stage import MOST_ROUNDS, Stage, StageReplay
+from redist.runtime.host.stage import Stage, StageReplay
+from redist.runtime.schedule.compiler import MOST_ROUNDS
 
 # The stages of a call that ran, with the arrays that each read and wrote, if the kernel can repeat them.
 

@@ -17,7 +17,7 @@ from redist.runtime.host.places import NOWHERE, Found, Kinds, TilePlaces
 from redist.runtime.host.staging import Staging
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Bases, Compiler, Round, TileAt
+from redist.runtime.schedule.compiler import MOST_ROUNDS, Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.rounds import Rounds, whole
 from redist.runtime.schedule.stages import StagePart
 from redist.runtime.shm.pages import release_pages
@@ -25,8 +25,6 @@ from redist.text.latest import Latest
 
 AnyArray = NDArray[Any]
 Strides = tuple[tuple[int, ...], ...]
-MOST_ROUNDS = 64
-"""Programs of more rounds are not kept: their tables would outgrow the staging that rounds save."""
 REMEMBERED = 16
 """Programs that a stage keeps: one for each kind of request and memory layout."""
 
@@ -261,15 +259,11 @@ class Stage:
 
     def _program(self, rounds: Rounds, places: Found, strides: Layouts) -> Iterable[Round]:
         if len(rounds) > MOST_ROUNDS:
-            compiler = self._compiler(places, strides)
-            return (compiler.round(round_parts) for round_parts in rounds)
+            return self._compiler(places, strides).program(rounds)
         key = rounds is self.whole, tuple(places.kinds.values()), places.opened, strides
         found = self._programs.get(key)
         if found is None:
-            compiler = self._compiler(places, strides)
-            found = self._programs[key] = tuple(
-                compiler.round(round_parts) for round_parts in rounds
-            )
+            found = self._programs[key] = tuple(self._compiler(places, strides).program(rounds))
         return found
 
     def _compiler(self, found: Found, strides: Layouts) -> Compiler:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from redist.plan.pieces import Piece
 from redist.runtime.copies.strided import is_run
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.ranks.world import World
+from redist.runtime.ranks.node import RankGroup
 from redist.runtime.schedule.rounds import (
     Export,
     Exports,
@@ -27,6 +27,36 @@ from redist.runtime.schedule.rounds import (
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
+BOOK_BYTES = 2**17
+"""Of a staging budget, an eighth up to this much is left for control pages, tables and programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What messages between nodes ask of staging.
+
+    What is one run of bytes goes from tile to tile, unless ``everything`` is packed; what is not must be
+    packed if it is ``strided`` data that nothing carries as it is. MPI carries it, and packs it only where
+    there is room. ``overlaps``: while the messages of one round are under way, others are packed. Packed
+    parts begin at multiples of ``align``.
+    """
+
+    everything: bool = False
+    strided: bool = False
+    overlaps: bool = True
+    book_bytes: int = BOOK_BYTES
+    align: int = 1
+
+    @property
+    def must(self) -> bool:
+        """Whether something has to be packed before it is sent."""
+        return self.everything or self.strided
+
+
+BY_MPI = Packing()
+FROM_GPUS = Packing(everything=True, book_bytes=2 * BOOK_BYTES)
+"""MPI cannot reach the tiles, and there are twice as many tables."""
+
 # What the messages of one array between nodes take in staging, by the number of parts and turns.
 
 
@@ -34,9 +64,13 @@ class MessageNeeds:
     """Bytes that one array's messages between nodes take in staging, by the number of parts."""
 
     def __init__(
-        self, stage_part: StagePart, rank: int, node: Sequence[int], packs_all: bool = False
+        self,
+        stage_part: StagePart,
+        rank: int,
+        node: Sequence[int],
+        packing: Packing = BY_MPI,
     ) -> None:
-        self.itemsize = stage_part.itemsize
+        self.itemsize, self.align = stage_part.itemsize, packing.align
         self.between = [
             p
             for p in stage_part.step.pieces
@@ -45,11 +79,14 @@ class MessageNeeds:
         given = [p for p in stage_part.step.pieces if p.sender == rank and p.receiver not in node]
         self.sent = [p for p in given if not is_run(p.shape, p.src_shape, stage_part.itemsize)]
         got = [p for p in stage_part.step.pieces if p.receiver == rank and p.sender not in node]
-        self.combined = got if packs_all else [p for p in got if p.order]
-        self.given = given if packs_all else []
         self.received = [
             p for p in got if p.order or not is_run(p.shape, p.dst_shape, stage_part.itemsize)
         ]
+        self.combined, self.given = [p for p in got if p.order], list[Piece]()
+        if packing.must:
+            self.combined, self.given = self.received, self.sent
+        if packing.everything:
+            self.combined, self.given = got, given
 
     def largest(self, parts: int) -> int:
         """The largest message: all that one peer is sent or sends."""
@@ -73,13 +110,12 @@ class MessageNeeds:
         return max(*sizes[0], *sizes[1])
 
     def _bytes(self, pieces: list[Piece], parts: int) -> int:
-        return sum(part_elems(p.shape, parts) for p in pieces) * self.itemsize
+        sizes = (part_elems(p.shape, parts) * self.itemsize for p in pieces)
+        return sum(ceil_div(n_bytes, self.align) * self.align for n_bytes in sizes)
 
 
 Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
 """A number for every array of a stage."""
-BOOK_BYTES = 2**17
-"""Of a staging budget, an eighth up to this much is left for control pages, tables and programs."""
 LEAST_BOOK_BYTES = 2**16
 """Under a limit no less than this, if half the budget has it."""
 MAX_MESSAGE_BYTES = 2**29
@@ -128,32 +164,34 @@ class Staging:
 
     @staticmethod
     def of(
-        world: World,
+        world: RankGroup,
         stage_parts: Sequence[StagePart],
         staging_bytes: int,
         is_limited: bool,
-        packs_all: bool = False,
+        packing: Packing = BY_MPI,
     ) -> Staging:
         """**Collective.** Choose rounds so that a pool slot, and what is packed for other nodes, fit.
 
-        Copies between nodes that find no room even so go by MPI's datatypes; partial values that are
-        to be combined must find it, and everything where ``packs_all``: MPI cannot reach the tiles.
-        Staging of messages is halved where it is large enough: while those of one round are under
-        way, others are packed and taken apart. With ``packs_all`` there are twice as many tables.
+        Copies between nodes that find no room even so go by MPI's datatypes, unless they must be packed;
+        partial values that are to be combined must find it. Staging of messages is halved where that helps
+        and it is large enough.
         """
+        if packing.strided and len(stage_parts) > 1:  # several parts of a message are packed
+            packing = replace(packing, everything=True)
+        packs_all = packing.everything
         book = min(LEAST_BOOK_BYTES, staging_bytes // 2) if is_limited else 0
-        books = 2 * BOOK_BYTES if packs_all else BOOK_BYTES
-        spare = max(book, min(books, staging_bytes // 8))
+        spare = max(book, min(packing.book_bytes, staging_bytes // 8))
         budget = max(staging_bytes - spare, LEAST_POOL_BYTES)
         shared = any(world.node.groups.count(group) > 1 for group in world.node.groups)
         share = budget if world.one_node or not shared else budget // 2
         slot, halves = min(share // 2, MAX_MESSAGE_BYTES), 1
         least = LEAST_HALF_BYTES if packs_all else LEAST_HOST_HALF_BYTES
-        if (packs_all or not world.one_node) and share // 4 >= least:
+        crosses = packs_all or not world.one_node
+        if packing.overlaps and crosses and share // 4 >= least:
             most = ROUND_BYTES if packs_all else MAX_MESSAGE_BYTES
             slot, halves = min(share // 4 // GRAIN_BYTES * GRAIN_BYTES, most), 2
         needs = [
-            MessageNeeds(stage_part, world.rank, world.node.ranks, packs_all)
+            MessageNeeds(stage_part, world.rank, world.node.ranks, packing)
             for stage_part in stage_parts
         ]
         room = _Room.of(world, needs, slot, packs_all)
@@ -164,8 +202,9 @@ class Staging:
             for stage_part in stage_parts
         ]
         weights, parts = _weights(stage_parts, exports, needs, slot, room.most)
-        for values in (weights, parts):
-            world.all_max(values)
+        both = np.stack([weights, parts])
+        world.all_max(both)
+        weights, parts = both
         turns = np.ones_like(parts)
         # While one turn is under way, the next is packed.
         if room.crosses and not packs_all and halves > 1:
@@ -178,7 +217,7 @@ class Staging:
         slot_bytes = ceil_div(int(needed[0]), 64) * 64 if shared else 0
         # An element of whatever must be packed, however small the budget.
         hard = max(own.hard(k) for own, k in zip(needs, parts.tolist(), strict=True))
-        sent = max(room.send, hard) if packs_all else room.send
+        sent = max(room.send, hard) if packing.must else room.send
         if len(rounds) == 1 or hard > max(room.send, room.receive):
             halves = 1
         offsets, gives = _tell(world, stage_parts, exports, mine)
@@ -197,7 +236,9 @@ class _Room:
     """What must fit on the fuller side; a slot where nothing passes between nodes."""
 
     @staticmethod
-    def of(world: World, all_needs: Sequence[MessageNeeds], slot: int, packs_all: bool) -> _Room:
+    def of(
+        world: RankGroup, all_needs: Sequence[MessageNeeds], slot: int, packs_all: bool
+    ) -> _Room:
         """**Collective.** A slot for each side; both for one of them if the other packs nothing."""
         if world.one_node:
             return _Room(False, 0, 0, slot)
@@ -215,7 +256,7 @@ class _Room:
 
 
 def _in_turns(
-    world: World,
+    world: RankGroup,
     stage_parts: Sequence[StagePart],
     exports: Sequence[Exports],
     all_needs: Sequence[MessageNeeds],
@@ -275,7 +316,7 @@ def _weights(
 
 
 def _tell(
-    world: World,
+    world: RankGroup,
     stage_parts: Sequence[StagePart],
     exports: Sequence[Exports],
     mine: Sequence[dict[Export, int]],

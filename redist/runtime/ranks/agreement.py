@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
 from typing import TypeVar
 
 from mpi4py import MPI
 
-from redist.errors import RedistError, RequestError, error_in_words
+from redist.errors import RequestError
+from redist.runtime.ranks.answers import by_text, made_by_first
 from redist.runtime.ranks.waiting import broadcast, gather
 from redist.text.call_site import call_text
 from redist.text.units import ranks_in_words
@@ -55,9 +56,7 @@ def gather_answers(
 
 def raise_unless_agreed(what: str, answers: list[RankAnswer], error: Exception | None) -> None:
     """**Local.** Return if all answers are the same and none is an error, else raise."""
-    errors = _by_text(
-        (rank, text) for rank, (_, text, *_) in enumerate(answers) if text is not None
-    )
+    errors = by_text((rank, text) for rank, (_, text, *_) in enumerate(answers) if text is not None)
     if errors:
         if len(errors) == 1 and len(next(iter(errors.values()))) == len(answers):
             raise RequestError(next(iter(errors))) from None
@@ -79,31 +78,10 @@ def raise_unless_agreed(what: str, answers: list[RankAnswer], error: Exception |
 
 def from_first(comm: MPI.Comm, make: Callable[[], T], timeout_s: float | None) -> T:
     """**Collective.** Make something on rank 0 and give it, or the error, to every rank."""
-    answer: tuple[T | None, RedistError | None] = (None, None)
-    if comm.rank == 0:
-        try:
-            answer = make(), None
-        except RedistError as problem:
-            answer = None, problem
-        except Exception as problem:
-            text = f"rank 0 failed: {error_in_words(problem)}"
-            broadcast(comm, (None, RequestError(text)), timeout_s)
-            raise
-    value, error = broadcast(comm, answer, timeout_s)
-    if error is not None:
-        raise error
-    assert value is not None
-    return value
+    return made_by_first(comm.rank, make, lambda answer: broadcast(comm, answer, timeout_s))
 
 
 def by_call(answers: list[RankAnswer]) -> dict[str, list[int]]:
     """**Local.** Who asks for what, and in which call."""
     pairs = ((rank, f"{call}: {text or ''}") for rank, (text, _, _, call) in enumerate(answers))
-    return _by_text(pairs)
-
-
-def _by_text(pairs: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
-    out: dict[str, list[int]] = {}
-    for rank, text in pairs:
-        out.setdefault(text, []).append(rank)
-    return out
+    return by_text(pairs)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import TransferError
 from redist.runtime.copies.addresses import address_of
-from redist.runtime.ranks.node import Node
+from redist.runtime.ranks.node import Node, RankGroup
 from redist.runtime.shm.pages import release_pages
-from redist.runtime.shm.segments import Bytes, attach, can_share, find, shared_bytes
+from redist.runtime.shm.segments import Bytes, Handle, attach, can_share, find, shared_bytes
 
-Gather = Callable[[Any], list[Any]]
-"""Gives the values of the ranks of a node."""
-Wait = Callable[[list[Any]], None]
-"""Waits for requests of MPI."""
 CONTROL_BYTES = 4096
 """Of every rank's page: meetings, status and the text of a failure."""
 TEXT_AT, TEXT_BYTES = 256, 2048
@@ -110,7 +104,7 @@ class ControlPages:
     def __getitem__(self, rank: int) -> ControlPage:
         return self.by_rank[rank]
 
-    def reserve(self, n_items: int, pool_bytes: int, gather: Gather, wait: Wait) -> bool:
+    def reserve(self, n_items: int, pool_bytes: int, ranks: RankGroup) -> bool:
         """**Collective over the node.** Make all pages anew if they are too small; whether they were.
 
         The old ones stay until all ranks have the new ones, because neighbours look at them meanwhile.
@@ -121,35 +115,40 @@ class ControlPages:
         self.own = _new_page(max(n_items, old.n_items), max(pool_bytes, old.pool_bytes))
         self.touched_bytes = 0
         self._note({self._node.rank: self.own})
-        self.map(gather, wait)
+        self.map(ranks)
         return True
 
-    def map(self, gather: Callable[[Any], list[Any]], wait: Callable[[list[Any]], None]) -> None:
-        """**Collective over the node.** Map the pages of all ranks, and make sure that they are theirs.
-
-        ``gather`` and ``wait`` are those of the world, for the ranks of this node.
-        """
+    def map(self, ranks: RankGroup) -> None:
+        """**Collective over the node.** Map the pages of all its ranks, and check that they are theirs."""
         own, node = self.own, self._node
         found = find(own.memory)
         mark = os.urandom(8)
         own.memory[TEXT_AT : TEXT_AT + 8] = np.frombuffer(mark, np.uint8)
-        told = gather((*(found or (None, 0)), mark))
+        told = ranks.gather_on_node((*(found or (None, 0)), mark))
         pages: dict[int, ControlPage] = {}
-        for rank, (handle, offset, there) in zip(node.ranks, told, strict=True):
-            memory = own.memory
-            if rank != node.rank:
-                if handle is None:
-                    raise TransferError(f"rank {rank} has no memory to share")
-                memory = attach(handle)[offset : offset + len(own.memory)]
-            if bytes(memory[TEXT_AT : TEXT_AT + 8]) != there:
-                raise TransferError(f"what is mapped is not the memory of rank {rank}")
-            pages[rank] = own if rank == node.rank else ControlPage(memory, own.n_items)
+        problem: str | None = None
+        try:
+            for rank, (handle, offset, there) in zip(node.ranks, told, strict=True):
+                pages[rank] = own if rank == node.rank else self._attach(rank, handle, offset)
+                if bytes(pages[rank].memory[TEXT_AT : TEXT_AT + 8]) != there:
+                    raise TransferError(f"what is mapped is not the memory of rank {rank}")
+        except (OSError, ValueError, TransferError) as error:
+            problem = str(error)
+        problems = [one for one in ranks.gather_on_node(problem) if one is not None]
+        if problems:
+            raise TransferError(problems[0])
         self._note(pages)
         self.version += 1
-        wait([node.comm.Ibarrier()])
         own.memory[TEXT_AT : TEXT_AT + 8] = 0
         own.control[:] = 0
-        wait([node.comm.Ibarrier()])
+        ranks.wait_on_node()
+
+    def _attach(self, rank: int, handle: Handle | None, offset: int) -> ControlPage:
+        """**Local.** The page of a neighbour, mapped."""
+        if handle is None:
+            raise TransferError(f"rank {rank} has no memory to share")
+        memory = attach(handle)[offset : offset + len(self.own.memory)]
+        return ControlPage(memory, self.own.n_items)
 
     def trim(self, slot_bytes: int) -> None:
         """**Local.** Give back what earlier transfers touched of this rank's pool beyond two slots."""

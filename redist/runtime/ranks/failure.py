@@ -1,13 +1,10 @@
-"""How the end of one rank reaches the others: an abort, an exit, a death, or no call for too long."""
+"""How the end of one rank reaches the others of its node: it gives up, ends, dies, or does not come."""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
-
-from mpi4py import MPI
 
 from redist.errors import PeerError, TransferError, error_in_words
 from redist.runtime.ranks.control_page import (
@@ -20,10 +17,8 @@ from redist.runtime.ranks.control_page import (
     ControlPages,
 )
 from redist.runtime.ranks.node import Node
-from redist.runtime.ranks.signs import left_without, raise_if_forked
-from redist.runtime.ranks.tokens import Tag
-from redist.runtime.ranks.waiting import may_call_mpi, wait_for, wait_until
 from redist.runtime.shm.process_reads import is_alive
+from redist.text.call_site import call_text
 from redist.text.units import ranks_in_words
 
 APART_S, STILL_S = 0.1, 3.0
@@ -36,44 +31,48 @@ class Failure:
     """What this rank knows of failures, and how long it waits for others.
 
     ``timeout_s`` is that of the operation under way. A failure in the middle of one is for good:
-    ranks may have stopped at different places, and only a new communicator gives them a common start.
+    ranks may have stopped at different places, and only new ones have a common start. ``names`` has what
+    errors call the ranks, by default their numbers. What passes between nodes is left to subclasses.
     """
 
     def __init__(
-        self, comm: MPI.Comm, node: Node, pages: ControlPages, timeout_s: float | None
+        self,
+        node: Node,
+        pages: ControlPages,
+        timeout_s: float | None,
+        size: int,
+        names: Sequence[int] | None = None,
     ) -> None:
         self.timeout_s = timeout_s
         self.broken: str | None = None
-        """Why the communicator cannot be used any more, if so."""
-        self._comm, self._node, self._pages = comm, node, pages
-        self.rank, self.size = node.rank, comm.size
-        self._told: list[MPI.Request] = []
-        """Words under way to others: MPI reads them as long as they are not there."""
+        """Why the ranks cannot work together any more, if so."""
+        self._node, self._pages = node, pages
+        self.rank, self.size = node.rank, size
+        self._names: Sequence[int] = range(size) if names is None else names
         self._apart: tuple[Any, float] = None, 0.0
         """Where ranks wait that have no way to meet, and since when this one has seen it."""
 
     def raise_if_broken(self) -> None:
-        """**Local.** Raise if an earlier failure ended the use of the communicator."""
+        """**Local.** Raise if an earlier failure ended the work of these ranks together."""
         if self.broken is not None:
-            raise_if_forked()
-            raise TransferError(
-                f"cannot use this communicator any more: an earlier transfer failed "
-                f"({self.broken}); go on with a new one, as from comm.Dup()"
-            )
+            raise TransferError(self.why_broken())
+
+    def why_broken(self) -> str:
+        """**Local.** What users are told who go on after a failure."""
+        return f"cannot move between these ranks any more: an earlier move failed ({self.broken})"
 
     def abort(self, error: BaseException) -> None:
         """**Local.** Tell every rank that this one has given up; nothing can be used after that.
 
         Other nodes are told what they cannot notice: an error of this rank, or a death on its node. That
-        a rank is late or gone they notice themselves, and it must not be sent anything: MPICH
-        crashes on a message to a process that is gone.
+        a rank is late or gone they notice themselves.
         """
         reason = error_in_words(error)
         self.broken = reason
         self._pages.own.text = reason
         self._pages.own.control[STATUS] = GAVE_UP
         if not isinstance(error, PeerError) or self._gone():
-            self._tell_other_nodes(FAILED, reason)
+            self.tell_other_nodes(FAILED, reason)
 
     def leave(self, error: BaseException | None) -> None:
         """**Local.** Tell every rank that the program of this one has ended, by an error or well.
@@ -88,13 +87,10 @@ class Failure:
         page.text = reason
         page.control[STATUS] = LEFT
         if error is not None and not isinstance(error, PeerError):
-            self._tell_other_nodes(ENDED, reason)
+            self.tell_other_nodes(ENDED, reason)
 
-    def _tell_other_nodes(self, how: str, reason: str) -> None:
-        for rank in range(self.size):
-            if rank not in self._node.ranks and may_call_mpi():
-                with contextlib.suppress(MPI.Exception):
-                    self._told.append(self._comm.isend((how, reason), rank, Tag.ABORT))
+    def tell_other_nodes(self, how: str, reason: str) -> None:
+        """**Local.** Tell the ranks of other nodes, if there is a way to."""
 
     def still_here(self) -> list[int]:
         """**Local.** The neighbours that run and have neither given up nor left."""
@@ -110,21 +106,21 @@ class Failure:
         for rank, page in self._pages.by_rank.items():
             status = words[rank][STATUS]
             if status == GAVE_UP:
-                raise _failed(rank, FAILED, page.text)
+                raise failed(self._names[rank], FAILED, page.text)
             if status and (words[rank][ARRIVED] < own[ARRIVED] or words[rank][WAITS] < own[WAITS]):
-                raise _failed(rank, ENDED, page.text)
+                raise failed(self._names[rank], ENDED, page.text)
+
+    def may_get_messages(self) -> bool:
+        """**Local.** Whether :meth:`raise_if_message` may be called in this thread."""
+        return False
 
     def raise_if_message(self) -> None:
-        """**Local.** Let MPI go on with what is under way; raise if another node has given up."""
-        status = MPI.Status()
-        if self._comm.Iprobe(MPI.ANY_SOURCE, Tag.ABORT, status):
-            how, text = self._comm.recv(source=status.source, tag=Tag.ABORT)
-            raise _failed(status.source, how, text)
+        """**Local.** Raise if a rank of another node has told that it has given up."""
 
     def raise_if_dead(self) -> None:
         """**Local.** Raise if the process of a rank of this node is gone."""
         for rank, pid in self._gone().items():
-            raise PeerError(f"rank {rank} died (process {pid} is gone)")
+            raise PeerError(f"rank {self._names[rank]} died (process {pid} is gone)")
 
     def _gone(self) -> dict[int, int]:
         """The ranks of this node whose processes are gone, and these."""
@@ -172,7 +168,7 @@ class Failure:
         elif now - self._apart[1] > (APART_S if other else STILL_S):
             who: dict[str, list[int]] = {}
             for rank, call in calls.items():
-                who.setdefault(call, []).append(rank)
+                who.setdefault(call, []).append(self._names[rank])
             said = "; ".join(f"{ranks_in_words(r, self.size)}: {c}" for c, r in who.items())
             raise PeerError(
                 f"ranks wait in different calls: {said}; all ranks must make the same calls in one order"
@@ -197,25 +193,11 @@ class Failure:
             is_here = there[ARRIVED] >= own[ARRIVED] and there[WAITS] >= own[WAITS]
             (here if is_here else absent).append(rank)
         here = [rank for rank in here if words[rank][IS_WAITING]]
-        return here if here[:1] == [me] else [], absent, self.size
-
-    # Waiting
-
-    def wait(self, requests: list[Any]) -> None:
-        """Wait for a collective of MPI; raise if a rank fails meanwhile, or if it takes too long."""
-        self.count_wait()
-        wait_for(requests, self.timeout_s, self)
-
-    def wait_for_messages(self, requests: list[Any]) -> None:
-        """The same for messages, of which ranks may have different numbers."""
-        wait_for(requests, self.timeout_s, self)
-
-    def wait_until(self, is_done: Callable[[], bool]) -> None:
-        """The same until something is done that calls MPI itself."""
-        wait_until(is_done, self.timeout_s, self)
+        waiting = here if here[:1] == [me] else []
+        return [self._names[r] for r in waiting], [self._names[r] for r in absent], self.size
 
 
-def _failed(rank: int, how: str, text: str) -> PeerError:
+def failed(rank: int, how: str, text: str) -> PeerError:
     """What this rank says of another that has failed or ended."""
     if how == FAILED and text.startswith(TOLD):
         told = text.removeprefix(TOLD)
@@ -223,3 +205,10 @@ def _failed(rank: int, how: str, text: str) -> PeerError:
     if how == FAILED or text:
         return PeerError(f"rank {rank} {how}: {text.removeprefix(TOLD)}")
     return left_without(rank)
+
+
+def left_without(rank: int) -> PeerError:
+    """**Local.** What this rank says of another whose program has ended."""
+    return PeerError(
+        f"rank {rank} has left: its program ended without {call_text()}; every rank must make this call"
+    )

@@ -9,16 +9,14 @@ from enum import Enum, auto
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from redist.errors import RedistError, TransferError
 from redist.runtime.copies.kernels import ABORTED, ALL_SAME, NOT_YET
 from redist.runtime.ranks.control_page import CONTROL_WORD, ControlPages
 from redist.runtime.ranks.failure import Failure
 from redist.runtime.ranks.long_wait import LONG_S, LongWait
-from redist.runtime.ranks.node import Node
+from redist.runtime.ranks.node import Node, RankGroup
 from redist.runtime.ranks.tokens import Token
-from redist.runtime.ranks.waiting import may_call_mpi
 
 SLICE_NS = 50_000_000
 """Waits look up so often: at signals, at the clock, and at whether the others live."""
@@ -63,15 +61,15 @@ class LoopWords(ctypes.Structure):
 
 
 class Meeting:
-    """Lets the ranks of a communicator, or of a node, wait for each other.
+    """Lets all ranks, or those of a node, wait for each other.
 
     ``seq`` counts the meetings; even and odd ones use different words and slots of shared memory, so
     that a rank may be one meeting ahead of another.
     """
 
-    def __init__(self, comm: MPI.Comm, node: Node, pages: ControlPages, failure: Failure) -> None:
+    def __init__(self, ranks: RankGroup, node: Node, pages: ControlPages, failure: Failure) -> None:
         self.seq = 0
-        self._comm, self._node, self._pages, self._failure = comm, node, pages, failure
+        self._ranks, self._node, self._pages, self._failure = ranks, node, pages, failure
         self._on_one_node = node.is_everyone
         self._kernels = node.kernels
         self._slice_ns = SLICE_NS if node.is_everyone else BETWEEN_NODES_NS
@@ -84,7 +82,7 @@ class Meeting:
             return self.classify(self._wait_on_node(said), said)
         self._pages.words[self._node.rank][CONTROL_WORD * (1 + (self.seq & 1))] = said
         seen = np.array([said, -said], dtype=np.int64)
-        self._failure.wait([self._comm.Iallreduce(MPI.IN_PLACE, seen, op=MPI.MAX)])
+        self._ranks.all_max(seen)
         if seen[0] == -seen[1]:
             return Met.SAME
         return Met.MIXED if seen[0] // 2 == -seen[1] // 2 else Met.DISAGREE
@@ -111,7 +109,7 @@ class Meeting:
         if self._kernels is not None:
             self._wait_on_node(0)
         else:
-            self._failure.wait([self._node.comm.Ibarrier()])
+            self._ranks.wait_on_node()
 
     def loop_words(self, tiles: int) -> LoopWords:
         """**Local.** For loops in C; ``tiles`` is the address of a table of where the ranks' tiles lie."""
@@ -168,7 +166,7 @@ class Meeting:
                     continue
                 looked = now
                 failure.raise_if_dead()
-                if self._on_one_node and may_call_mpi():
+                if self._on_one_node and failure.may_get_messages():
                     failure.raise_if_message()
                 long = long or LongWait(start, timeout_s, failure)
                 long.look(now)

@@ -1,31 +1,29 @@
-"""Which ranks share memory: the node of this rank, and the nodes of all others."""
+"""Which ranks share memory with this one, whoever starts them and carries their messages."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
-from mpi4py import MPI
+from numpy.typing import NDArray
 
-from redist.errors import TransferError
-from redist.runtime.copies.addresses import address_of
-from redist.runtime.copies.copy_list import BufferCopy, CopyList
-from redist.runtime.copies.kernels import Kernels, kernels
-from redist.runtime.copies.strided import Strided
-from redist.runtime.shm.segments import can_share
+from redist.runtime.copies.kernels import Kernels
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """The ranks that share memory with this one, itself included.
 
-    ``groups`` has for every rank of the communicator the first rank of its node; ``place`` says which
-    of ``ranks`` this one is; ``kernels`` are None on all ranks if one of them has none.
+    ``groups`` has for every rank there is the first rank of its node; ``place`` says which of ``ranks``
+    this one is; ``kernels`` are None on all ranks if one of them has none.
+
+    >>> node = Node(2, (1, 2), (0, 1, 1), {}, None)
+    >>> node.place, node.is_everyone
+    (1, False)
     """
 
-    comm: MPI.Comm
     rank: int
     ranks: tuple[int, ...]
     groups: tuple[int, ...]
@@ -42,49 +40,31 @@ class Node:
         """Whether all ranks share memory."""
         return len(self.ranks) == len(self.groups)
 
-    @staticmethod
-    def find(comm: MPI.Comm, transport: str, node_size: int | None) -> Node:
-        """**Collective.** The ranks that can map each other's memory, as far as MPI knows.
 
-        ``transport="mpi"`` leaves each rank alone; ``node_size`` pretends that nodes have this many.
-        """
-        colour = comm.rank if transport == "mpi" or not can_share() else 0
-        if node_size is not None:
-            colour = comm.rank // node_size
-        split = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
-        found = Node._of(comm, split.Split(colour, key=comm.rank))
-        split.Free()
-        return found
+class RankGroup(Protocol):
+    """What a move needs of its ranks: those of MPI and those of PyTorch fill it."""
 
-    def split(self, comm: MPI.Comm, works: bool) -> Node:
-        """**Collective.** The same node, or ranks by themselves if it does not work for one of them."""
-        near = self.comm
-        if near.allreduce(int(works), op=MPI.MIN) == 0:
-            near = self.comm.Split(self.rank)
-            self.comm.Free()
-        return Node._of(comm, near)
+    @property
+    def rank(self) -> int:
+        """The number of this rank."""
 
-    @staticmethod
-    def _of(comm: MPI.Comm, near: MPI.Comm) -> Node:
-        told = near.allgather((comm.rank, os.getpid()))
-        nodes = comm.allgather(tuple(rank for rank, _ in told))
-        groups = tuple(node[0] for node in nodes)
-        compiled = comm.allreduce(int(kernels() is not None), op=MPI.MIN)
-        mine = kernels() if compiled else None
-        return Node(near, comm.rank, nodes[comm.rank], groups, dict(told), mine)
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
 
-    def can_read_memory(self) -> bool:
-        """**Collective over the node.** Whether the system lets each rank read the others' memory."""
-        if self.kernels is None:
-            return False
-        mine, got = np.array([self.rank + 1], dtype=np.int64), np.zeros(1, dtype=np.int64)
-        places = self.comm.allgather(address_of(mine))
-        ok = True
-        for rank, address in zip(self.ranks, places, strict=True):
-            moves = CopyList.of([BufferCopy(0, 0, 1, 0, Strided(8, ()))])
-            try:
-                moves.read(self.pids[rank], np.array([address_of(got), address], dtype=np.uintp))
-            except TransferError:
-                ok = False
-            ok = ok and int(got[0]) == rank + 1
-        return bool(self.comm.allreduce(int(ok), op=MPI.MIN))
+    @property
+    def node(self) -> Node:
+        """Who shares memory with this rank."""
+
+    @property
+    def one_node(self) -> bool:
+        """Whether all ranks share memory."""
+
+    def all_max(self, values: NDArray[np.int64]) -> None:
+        """**Collective.** Replace numbers by the largest of any rank."""
+
+    def gather_on_node(self, value: Any) -> list[Any]:
+        """**Collective over the node.** The values of its ranks, in order."""
+
+    def wait_on_node(self) -> None:
+        """**Collective over the node.** Wait for its ranks, without the memory that they share."""

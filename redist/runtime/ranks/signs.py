@@ -15,8 +15,8 @@ import sys
 from mpi4py import MPI
 
 from redist.errors import PeerError, TransferError
+from redist.runtime.ranks.failure import left_without
 from redist.runtime.ranks.tokens import Tag
-from redist.text.call_site import call_text
 
 HERE, LEFT, TOLD, WAITS = "here", "left", "told", "waits"
 """Signs of a rank: its program runs; it has ended; it has ended because of what others told it; it waits."""
@@ -82,13 +82,6 @@ def still_running() -> list[int]:
     """**Local.** The other ranks of this machine whose programs run, as far as they show it."""
     others = (rank for rank in range(MPI.COMM_WORLD.size) if rank != MPI.COMM_WORLD.rank)
     return [rank for rank in others if shows(rank, HERE) and not shows(rank, LEFT, TOLD)]
-
-
-def left_without(rank: int) -> PeerError:
-    """**Local.** What this rank says of another whose program has ended."""
-    return PeerError(
-        f"rank {rank} has left: its program ended without {call_text()}; every rank must make this call"
-    )
 
 
 class Beginning:

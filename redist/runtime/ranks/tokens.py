@@ -7,6 +7,7 @@ are odd and stand here, so that no two operations can be taken for each other.
 
 from __future__ import annotations
 
+import hashlib
 from enum import IntEnum
 
 ON_GPU, FIRST_ON_GPU = 2**58, 2**59
@@ -59,3 +60,12 @@ def epoch_token(array: int, event: EpochEvent) -> int:
     (1025, 1033)
     """
     return FIRST_EPOCH_TOKEN + 2 * (len(EpochEvent) * array + event)
+
+
+def request_token(text: str) -> int:
+    """The token of a request: even, below 2**57, the same on every rank that asks for the same.
+
+    >>> request_token("f32[4{x}] -> f32[4]") % 2
+    0
+    """
+    return 2 * int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from redist.errors import RequestError, TransferError
 from redist.runtime.ranks.background import Queue, run_now
 from redist.runtime.ranks.control_page import ControlPages
-from redist.runtime.ranks.failure import Failure
 from redist.runtime.ranks.leaving import tell_at_exit, wait_to_begin
 from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Meeting, Met
-from redist.runtime.ranks.node import Node
+from redist.runtime.ranks.mpi_failure import MpiFailure
+from redist.runtime.ranks.mpi_node import MpiNode
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather, watch_over
 from redist.runtime.shm.segments import Bytes, Handle, attach
 
@@ -57,26 +57,26 @@ class World:
         self._segments: dict[tuple[int, int, bool], Bytes] = {}
         self._kept: dict[type, Closable] = {}
         self._queue = Queue()
-        self._join(Node.find(self.comm, transport, node_size), timeout_s)
+        self._join(MpiNode.find(self.comm, transport, node_size), timeout_s)
         works = True
         try:
-            self.pages.map(self.gather_on_node, self.wait)
+            self.pages.map(self)
         except (OSError, ValueError, TransferError):
             works = False
         self._join(self.node.split(self.comm, works), timeout_s)
-        self.pages.map(self.gather_on_node, self.wait)
+        self.pages.map(self)
         self.reads_memory = self.node.can_read_memory()
         watch_over(self.comm, self.failure)
         watch_over(comm, self.failure)
         if self.size > 1:
             tell_at_exit(self.failure)
 
-    def _join(self, node: Node, timeout_s: float | None) -> None:
+    def _join(self, node: MpiNode, timeout_s: float | None) -> None:
         self.node, self.one_node = node, node.is_everyone
         self.pages = ControlPages(node)
-        self.failure = Failure(self.comm, node, self.pages, timeout_s)
+        self.failure = MpiFailure(self.comm, node, self.pages, timeout_s)
         watch_over(node.comm, self.failure)
-        self.meeting = Meeting(self.comm, node, self.pages, self.failure)
+        self.meeting = Meeting(self, node, self.pages, self.failure)
 
     # Operations
 
@@ -128,15 +128,15 @@ class World:
         self.meeting.meet_node()
 
     def wait(self, requests: list[Any]) -> None:
-        """Wait for a collective of MPI, as :meth:`Failure.wait`."""
+        """Wait for a collective of MPI, as :meth:`MpiFailure.wait`."""
         self.failure.wait(requests)
 
     def wait_for_messages(self, requests: list[Any]) -> None:
-        """Wait for messages, as :meth:`Failure.wait_for_messages`."""
+        """Wait for messages, as :meth:`MpiFailure.wait_for_messages`."""
         self.failure.wait_for_messages(requests)
 
     def wait_until(self, is_done: Callable[[], bool]) -> None:
-        """Wait for something that calls MPI itself, as :meth:`Failure.wait_until`."""
+        """Wait for something that calls MPI itself, as :meth:`MpiFailure.wait_until`."""
         self.failure.wait_until(is_done)
 
     def all_max(self, values: NDArray[np.int64]) -> None:
@@ -151,11 +151,15 @@ class World:
         """**Collective over the node.** The values of its ranks, in order."""
         return gather(self.node.comm, value, self.failure.timeout_s)
 
+    def wait_on_node(self) -> None:
+        """**Collective over the node.** Wait for its ranks, by MPI."""
+        self.failure.wait([self.node.comm.Ibarrier()])
+
     # Memory
 
     def reserve(self, n_items: int, pool_bytes: int) -> None:
         """**Collective.** Make control pages large enough for transfers of this many arrays and bytes."""
-        if self.pages.reserve(n_items, pool_bytes, self.gather_on_node, self.wait):
+        if self.pages.reserve(n_items, pool_bytes, self):
             self.meeting.seq = 0
 
     def map_segment(self, rank: int, handle: Handle, writes: bool = False) -> Bytes:

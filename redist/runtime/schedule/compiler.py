@@ -18,7 +18,7 @@ from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
-from redist.runtime.schedule.rounds import Export, RoundPart, part_of, turn_of
+from redist.runtime.schedule.rounds import Export, RoundPart, Rounds, part_of, turn_of
 from redist.runtime.schedule.stages import StagePart
 
 
@@ -41,6 +41,9 @@ STREAM_BYTES = 2**22
 JOINED_BYTES, DEALT_BYTES = 2**12, 2**20
 """Boxes of shorter runs are copied together where the kernel finds that they interleave, in the
 destination or in the source, as in copy.c; others one after another, each rank from another source."""
+
+MOST_ROUNDS = 64
+"""Programs of more rounds are not kept: their tables would outgrow the staging that rounds save."""
 
 Strides = tuple[int, ...]
 
@@ -146,6 +149,11 @@ class Compiler:
     packs_all: bool = False
     far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
     opened: Set[tuple[int, int]] = frozenset()
+
+    def program(self, rounds: Rounds) -> Iterable[Round]:
+        """All rounds: compiled and kept in a tuple, or, if these are many, one at a time."""
+        program = (self.round(round_parts) for round_parts in rounds)
+        return program if len(rounds) > MOST_ROUNDS else tuple(program)
 
     def publish(
         self, round_parts: Iterable[RoundPart], staying: Sequence[BufferCopy] = ()

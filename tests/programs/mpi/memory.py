@@ -22,7 +22,7 @@ from mpi4py import MPI
 import redist
 from redist.layout.tiles import tile_shapes
 from redist.plan.topology import Level
-from redist.runtime.ranks.node import Node
+from redist.runtime.ranks.mpi_node import MpiNode
 from tests.programs.mpi.counting import Count, Held, give_back, held_bytes, proportional_bytes, tidy
 from tests.programs.together import all_well, main, meet
 
@@ -144,13 +144,13 @@ def run(way: Way, comm: MPI.Comm, watch: AbstractContextManager[Any]) -> tuple[r
 @contextmanager
 def reading(allowed: bool) -> Iterator[None]:
     """Whether ranks may read their neighbours' private memory."""
-    original: Any = Node.can_read_memory
+    original: Any = MpiNode.can_read_memory
     probe: Any = original if allowed else lambda node: False
-    Node.can_read_memory = probe  # type: ignore[method-assign]
+    MpiNode.can_read_memory = probe  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Node.can_read_memory = original  # type: ignore[method-assign]
+        MpiNode.can_read_memory = original  # type: ignore[method-assign]
 
 
 def wrong_with(way: Way, comm: MPI.Comm, mpi_bytes: int) -> str | None:

@@ -361,7 +361,7 @@ def gives_up() -> int:
     try:
         if dist.get_rank() == 1:
             assert world.memory is not None
-            world.memory.give_up("MemoryError: no room for a tile")
+            world.memory.failure.abort(MemoryError("no room for a tile"))
         else:
             move(x, mesh, [Shard(1)])
     except redist.PeerError as problem:
