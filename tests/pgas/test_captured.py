@@ -57,9 +57,9 @@ def training_layer(x: Any, wq: Any, wk: Any, wv: Any, wo: Any, up: Any, down: An
 
 def test_a_tangled_program_is_planned_with_a_bound() -> None:
     mesh = Mesh(x=2, y=4)
-    rows, head = "f32[8{x}, 128, 256]", "f32[256, 8{y}, 32]"
+    rows, head = "f32[8{x}, 128, 256]", "f32[256, 8, 32{y}]"
     texts = (
-        rows, head, head, head, "f32[8{y}, 32, 256]", "f32[256, 1024{y}]", "f32[1024{y}, 256]", rows,
+        rows, head, head, head, "f32[8, 32, 256{y}]", "f32[256{y}, 1024]", "f32[1024, 256{y}]", rows,
     )  # fmt: skip
     types = [ArrayType.parse(text, mesh) for text in texts]
     plan = plan_elsewhere("training_layer", training_layer, types, mesh)
