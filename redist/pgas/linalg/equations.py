@@ -16,11 +16,11 @@ from redist.pgas.products.contract import contract
 from redist.pgas.shapes.permute import expand_dims, squeeze
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.budget import all_fit
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
+from redist.runtime.ranks.collectives import all_fit
 
 WHOLE_BYTES = 2**26
 """A matrix that is to be solved may be whole on every rank up to this size."""

@@ -12,12 +12,12 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.creation import make
 from redist.pgas.memory import as_tile
 from redist.pgas.tiles.arguments import check_arrays
-from redist.pgas.tiles.budget import least_available
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.layouts import dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.ranks.collectives import least_available
 from redist.text.units import format_bytes
 
 LARGEST_BYTES = 2**28

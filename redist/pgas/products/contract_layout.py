@@ -18,10 +18,10 @@ from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.arranging import label_dims
-from redist.pgas.tiles.budget import all_fit, least_available
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.tiled import Tiled
 from redist.plan.rates import ONE_NODE, device_costs
+from redist.runtime.ranks.collectives import all_fit, least_available
 
 Labels = tuple[Hashable, ...]
 

@@ -4,38 +4,11 @@ from __future__ import annotations
 
 import gc
 
-import numpy as np
-from mpi4py import MPI
-
-from redist.errors import MemoryLimitError, RequestError
+from redist.errors import MemoryLimitError
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.ranks.meeting import Met
-from redist.runtime.ranks.tokens import Token
-from redist.runtime.ranks.waiting import TIMEOUT_S
-from redist.runtime.ranks.world import world_of
+from redist.runtime.ranks.collectives import least_available
 from redist.text.units import format_bytes
-
-# Agree on what all ranks have room for.
-
-
-def all_fit(comm: MPI.Comm, fits: bool, timeout_s: float | None = TIMEOUT_S) -> bool:
-    """**Collective.** Whether it fits on every rank; ranks of one node need no message for it."""
-    world = world_of(comm, timeout_s=timeout_s)
-    with world.operation(timeout_s):
-        met = world.meet(Token.COMPARE_ROOM, int(fits))
-        if met is Met.DISAGREE:
-            raise RequestError("cannot compare room: ranks are in different operations")
-    return fits and met is Met.SAME
-
-
-def least_available(comm: MPI.Comm, n_bytes: int, timeout_s: float | None = TIMEOUT_S) -> int:
-    """**Collective.** The smallest number of bytes that any rank has."""
-    have = np.array([-n_bytes], dtype=np.int64)
-    world = world_of(comm, timeout_s=timeout_s)
-    with world.operation(timeout_s):
-        world.all_max(have)
-    return -int(have[0])
 
 
 def require_room(x: Tiled, what: str, n_bytes: int) -> None:

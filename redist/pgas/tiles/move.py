@@ -12,12 +12,12 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
 from redist.pgas.memory import GRAIN, SHARED_FROM
 from redist.pgas.tiles.arranging import ArrangedCall, asked, current_arranger, left_alone
-from redist.pgas.tiles.budget import all_fit, least_available
 from redist.pgas.tiles.devices import check_alike, to_device
 from redist.pgas.tiles.layouts import parse_target, resolved_type
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.seam import TileMove, plan_move, traffic
 from redist.runtime.copies.reduce import combines_on_gpu
+from redist.runtime.ranks.collectives import all_fit, least_available
 from redist.text.units import format_bytes
 
 # Move many global arrays as one operation, in one staging budget: weights from mesh to mesh.

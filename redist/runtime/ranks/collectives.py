@@ -1,4 +1,4 @@
-"""Collectives on data that no type describes: an all-gather of rows, an all-to-all of any parts."""
+"""Collectives on data that no type describes: rows for all, parts for each, and what all have room for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from redist.errors import RequestError
+from redist.runtime.ranks.meeting import Met
+from redist.runtime.ranks.tokens import Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
 
@@ -55,3 +58,22 @@ def exchange(
 
 def _bytes(values: Values) -> NDArray[np.uint8]:
     return values.reshape(-1).view(np.uint8) if values.size else np.empty(0, np.uint8)
+
+
+def all_fit(comm: MPI.Comm, fits: bool, timeout_s: float | None = TIMEOUT_S) -> bool:
+    """**Collective.** Whether it fits on every rank; ranks of one node need no message for it."""
+    world = world_of(comm, timeout_s=timeout_s)
+    with world.operation(timeout_s):
+        met = world.meet(Token.COMPARE_ROOM, int(fits))
+        if met is Met.DISAGREE:
+            raise RequestError("cannot compare room: ranks are in different operations")
+    return fits and met is Met.SAME
+
+
+def least_available(comm: MPI.Comm, n_bytes: int, timeout_s: float | None = TIMEOUT_S) -> int:
+    """**Collective.** The smallest number of bytes that any rank has."""
+    have = np.array([-n_bytes], dtype=np.int64)
+    world = world_of(comm, timeout_s=timeout_s)
+    with world.operation(timeout_s):
+        world.all_max(have)
+    return -int(have[0])

@@ -38,7 +38,6 @@ from redist.pgas.programs.prepare import MoveEnds, fates_of, with_transfers
 from redist.pgas.programs.signature import Signature
 from redist.pgas.spill.memory_limit import put_away, stored_tile
 from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_for
-from redist.pgas.tiles.budget import all_fit
 from redist.pgas.tiles.tiled import Tiled, held_by, hold, hold_stored
 from redist.pgas.watch.seam import plan_move
 from redist.plan.rates import device_costs
@@ -49,6 +48,7 @@ from redist.runtime.lanes.stores import TileStore
 from redist.runtime.lanes.timeline import LaneSpan
 from redist.runtime.lanes.vertex_table import LanePolicy
 from redist.runtime.ranks.agreement import gather_answers, raise_unless_agreed
+from redist.runtime.ranks.collectives import all_fit
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm
 from redist.text.progress import Progress
