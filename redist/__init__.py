@@ -40,13 +40,13 @@ from redist.errors import (
     WriteError,
 )
 from redist.layout.array_type import ArrayType
-from redist.layout.interop import (
+from redist.layout.mesh import Mesh
+from redist.layout.specs_and_placements import (
     from_partition_spec,
     from_placements,
     to_partition_spec,
     to_placements,
 )
-from redist.layout.mesh import Mesh
 from redist.layout.tiles import box_of, same_layout
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology

@@ -25,7 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "redist, objective `time`": {"objective": "time"},
     "redist, `bytes`, collectives only": {"objective": "bytes", "strategy": "collectives"},
 }
-MEMORY = "bound counts tiles and staging, and a limit is kept"
+MEMORY = "the bound covers tiles and staging; limits are respected"
 
 
 def run(n: int = len(DEVICES) * EACH, seed: int = SEED) -> Tables:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from redist.draw.arrows import REST, Arrows
 from redist.draw.colours import text_on
+from redist.draw.flows import REST, Arrows
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import format_axes
 from redist.plan.steps import Slice, Step

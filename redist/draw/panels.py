@@ -6,8 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from redist.draw.arrows import DrawnBox
 from redist.draw.colours import text_on
+from redist.draw.flows import DrawnBox
 from redist.draw.view import Seats, View
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid

@@ -5,8 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from html import escape
 
-from redist.draw.arrows import arrows_of
 from redist.draw.colours import rank_colours
+from redist.draw.flows import arrows_of
 from redist.draw.matrix import step_figure
 from redist.draw.memory_bars import memory_figure
 from redist.draw.panels import panel

@@ -12,8 +12,8 @@ from redist import pgas
 from redist.errors import ConversionError
 from redist.jax.types import type_of
 from redist.layout.array_type import ArrayType
-from redist.layout.interop import to_partition_spec
 from redist.layout.mesh import Mesh
+from redist.layout.specs_and_placements import to_partition_spec
 from redist.pgas.global_array import Array
 from redist.runtime.ranks.world import Comm, comm_or_world
 

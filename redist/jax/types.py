@@ -15,8 +15,8 @@ from redist.errors import ConversionError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
 from redist.layout.dtype import DType
-from redist.layout.interop import from_partition_spec
 from redist.layout.mesh import Mesh
+from redist.layout.specs_and_placements import from_partition_spec
 from redist.text.columns import one_line
 from redist.text.units import ceil_div
 

@@ -16,10 +16,10 @@ from torch.distributed.tensor.placement_types import Partial, Placement
 from redist.errors import ConversionError, RedistError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
-from redist.layout.interop import Partial as PartialOver
-from redist.layout.interop import Replicate as ReplicateOver
-from redist.layout.interop import from_placements, to_placements
 from redist.layout.mesh import Mesh
+from redist.layout.specs_and_placements import Partial as PartialOver
+from redist.layout.specs_and_placements import Replicate as ReplicateOver
+from redist.layout.specs_and_placements import from_placements, to_placements
 
 # Element types of PyTorch as ours, and back.
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from redist import Mesh, Plan, synthesize
-from redist.draw.arrows import arrows_of
+from redist.draw.flows import arrows_of
 from redist.draw.picture import draw, make_page
 from redist.draw.view import Seats, View
 from redist.plan.rates import FLAT

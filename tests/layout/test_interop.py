@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from redist.errors import ConversionError
 from redist.layout.array_type import ArrayType
-from redist.layout.interop import (
+from redist.layout.mesh import Mesh
+from redist.layout.specs_and_placements import (
     Partial,
     Placement,
     Replicate,
@@ -24,7 +25,6 @@ from redist.layout.interop import (
     to_partition_spec,
     to_placements,
 )
-from redist.layout.mesh import Mesh
 from tests.problems import oracle
 from tests.problems.strategies import NO_OP, meshes, shapes, types
 from tests.tiers import sample
@@ -345,7 +345,7 @@ def test_defaults_and_values() -> None:
 
 def test_neither_library_is_imported() -> None:
     code = (
-        "import sys, redist.layout.interop\n"
+        "import sys, redist.layout.specs_and_placements\n"
         "assert not {'jax', 'torch', 'mpi4py', 'z3', 'cupy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

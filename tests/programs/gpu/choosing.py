@@ -10,7 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-import redist.runtime.cuda.transports.choice as choice
+import redist.runtime.cuda.transports.carrier_choice as choice
 from redist.runtime.cuda.transports.carriers import AWARE, PINNED
 from redist.runtime.cuda.transports.mpi_aware import Answer
 from redist.runtime.ranks.world import world_of

@@ -2,7 +2,7 @@
 
 A carrier takes a stage through its rounds: pack, exchange, fetch from the own node meanwhile, take
 apart. With two halves of staging the GPU packs the next round, and takes the last one apart, while
-messages are under way. :mod:`redist.runtime.cuda.transports.choice` says which one a world uses.
+messages are under way. :mod:`redist.runtime.cuda.transports.carrier_choice` says which one a world uses.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from redist.errors import RequestError
 from redist.runtime.cuda.arrays import device_address
 from redist.runtime.cuda.kernels.launch import driver, raise_if_refused
+from redist.runtime.cuda.transports.carrier_choice import own_gpu
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
-from redist.runtime.cuda.transports.choice import own_gpu
 from redist.runtime.ranks.world import World
 from redist.text.latest import Latest
 
@@ -119,7 +119,7 @@ class NoPeers:
     def __init__(self, world: World) -> None:
         self.world = world
         self.carrier: Carrier = ByMessages(world)
-        """How data reaches other nodes; see :mod:`redist.runtime.cuda.transports.choice`."""
+        """How data reaches other nodes; see :mod:`redist.runtime.cuda.transports.carrier_choice`."""
         self.n_closed = 0
         """How often memory of neighbours was closed: addresses found before may be stale."""
 

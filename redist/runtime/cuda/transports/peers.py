@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from redist.runtime.cuda.transports.choice import choose
+from redist.runtime.cuda.transports.carrier_choice import choose
 from redist.runtime.cuda.transports.ipc import Peers, can_open
 from redist.runtime.ranks.world import World, world_of
 
