@@ -214,7 +214,9 @@ def test_no_module_is_named_after_nothing() -> None:
 BORDERS = {"torch", "jax"}
 """Packages that speak with another system in its own words."""
 INSIDE = [
-    p for p in MODULES if p.name != "specs_and_placements.py" and not BORDERS & set(p.relative_to(ROOT).parts)
+    p
+    for p in MODULES
+    if p.name != "specs_and_placements.py" and not BORDERS & set(p.relative_to(ROOT).parts)
 ]
 
 

@@ -13,8 +13,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure.cases import Case, make_case
 from redist.measure.contenders.contender import POISON, Contender, Ends
-from redist.measure.contenders.ours import AnyArrays
-from redist.measure.contenders.registry import Ways
+from redist.measure.contenders.registry import AnyArrays, Ways
 from redist.measure.values import ValueBox, boxes, parts
 
 CASES = (

@@ -23,7 +23,7 @@ from redist.measure.results.results import machine
 from redist.measure.timing import Times
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.copy_list import BufferCopy
-from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.runtime.cuda.kernels.rounds import CudaCopyList
 
 WARM_UPS = 2
 _WORDS = (4, 2, 1)

@@ -25,7 +25,7 @@ from bench.gpu.copies import (
 )
 from bench.report.job import say
 from bench.report.report import Row, Table, Tables
-from redist.runtime.cuda.kernels.copies import CudaCopyList
+from redist.runtime.cuda.kernels.rounds import CudaCopyList
 from redist.text.units import parse_bytes
 
 OURS, CUPY = "redist", "CuPy"

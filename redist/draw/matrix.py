@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from redist.draw.colours import text_on
 from redist.draw.flows import REST, Arrows
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import format_axes
 from redist.plan.steps import Slice, Step
-from redist.text.svg import Figure, boxes, column, lines, rect, text
+from redist.text.svg import Figure, boxes, column, lines, rect, text, text_on
 from redist.text.units import format_bytes, format_time
 
 WIDTH = 210

@@ -6,12 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from redist.draw.colours import text_on
 from redist.draw.flows import DrawnBox
 from redist.draw.view import Seats, View
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid
-from redist.text.svg import Figure, boxes, column, lines, rect, text, with_title
+from redist.text.svg import Figure, boxes, column, lines, rect, text, text_on, with_title
 from redist.text.units import format_bytes
 
 _WIDTH = 330

@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from html import escape
 
-from redist.draw.colours import rank_colours
 from redist.draw.flows import arrows_of
 from redist.draw.matrix import step_figure
 from redist.draw.memory_bars import memory_figure
@@ -15,7 +14,7 @@ from redist.layout.array_type import ArrayType
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT
 from redist.plan.topology import Topology
-from redist.text.svg import MONO, Figure, card, column, document, lines, row
+from redist.text.svg import MONO, Figure, card, column, document, lines, rank_colours, row
 from redist.text.units import format_bytes, format_time
 
 # Write a plan as HTML: a page that needs nothing else, or what a notebook shows.

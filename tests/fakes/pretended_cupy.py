@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from redist.runtime.copies.copy_list import CopyList
-from redist.runtime.cuda.kernels.copies import CudaCopyList
 from redist.runtime.cuda.kernels.reductions import CudaReductionList
+from redist.runtime.cuda.kernels.rounds import CudaCopyList
 from redist.runtime.schedule.compiler import Combine
 
 RNG = Random(5)

@@ -15,10 +15,17 @@ from redist.pgas.joins.ein_kernel import REDUCTIONS, EinKernel
 from redist.pgas.joins.named_joins import find_join
 from redist.pgas.joins.trace_join import Join, trace_join, trace_known_join
 from redist.pgas.memory import round_to_grains
-from redist.pgas.products.contract_layout import Product, place, place_within
+from redist.pgas.products.contract_layout import (
+    NamedLabels,
+    Product,
+    check_sizes,
+    label_operands,
+    place,
+    place_within,
+    read_labels,
+)
 from redist.pgas.products.einsum import sum_products
-from redist.pgas.products.notation import NamedLabels, check_sizes, label_operands, read_labels
-from redist.pgas.products.paired_blocks import choose_stream, paired_blocks
+from redist.pgas.products.streaming import choose_stream, paired_blocks
 from redist.pgas.reductions.named import grown_dtype
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import (

@@ -11,8 +11,7 @@ from redist.pgas.onesided.address_space import ArrayAccess
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.onesided.delivery import deliver
-from redist.runtime.onesided.publish import publish, retire
-from redist.runtime.onesided.window import Window
+from redist.runtime.onesided.window import Window, publish, retire
 from redist.runtime.ranks.agreement import RankAnswer, by_call, gather_answers
 from redist.runtime.ranks.meeting import Met
 from redist.runtime.ranks.tokens import EpochEvent, Token, epoch_token

@@ -18,7 +18,7 @@ from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.products.contract_layout import Labels, Product, place, place_within
-from redist.pgas.products.paired_blocks import choose_stream, paired_blocks
+from redist.pgas.products.streaming import choose_stream, paired_blocks
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     ChosenTypes,

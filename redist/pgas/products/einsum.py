@@ -14,8 +14,15 @@ from redist.errors import ArgumentTypeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.products.contract import contract
-from redist.pgas.products.contract_layout import Labels, Product, place
-from redist.pgas.products.notation import NamedLabels, check_sizes, label_operands, read_labels
+from redist.pgas.products.contract_layout import (
+    Labels,
+    NamedLabels,
+    Product,
+    check_sizes,
+    label_operands,
+    place,
+    read_labels,
+)
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays

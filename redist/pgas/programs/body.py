@@ -9,8 +9,7 @@ from typing import Any
 
 from redist.errors import CaptureError, RequestError
 from redist.layout.array_type import ArrayType
-from redist.pgas.programs.agree import agree_on_nodes, union_of
-from redist.pgas.programs.capture import Capture, capture, strides_of
+from redist.pgas.programs.capture import Capture, agree_on_nodes, capture, strides_of, union_of
 from redist.pgas.programs.compiled import LaidOut
 from redist.pgas.programs.outside import Outside, find_outside
 from redist.pgas.programs.planning.plan_program import (

@@ -8,8 +8,7 @@ from typing import Any
 
 from redist.pgas.global_array import Array
 from redist.pgas.memory import memory_for
-from redist.pgas.programs.agree import union_of
-from redist.pgas.programs.capture import ArrayEnd, Capture, ends_in, map_ends
+from redist.pgas.programs.capture import ArrayEnd, Capture, ends_in, map_ends, union_of
 from redist.pgas.tiles.tiled import Tiled, hold
 from redist.runtime.ranks.world import Comm
 

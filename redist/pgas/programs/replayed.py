@@ -10,8 +10,7 @@ import numpy as np
 
 from redist.errors import TransferError
 from redist.pgas.keeper import FAR_BYTES
-from redist.pgas.programs.agree import most_of, union_of
-from redist.pgas.programs.capture import Capture
+from redist.pgas.programs.capture import Capture, most_of, union_of
 from redist.pgas.programs.compiled import Compiled, LaidOut
 from redist.pgas.programs.handing_over import hand_over
 from redist.pgas.programs.prepare import KeptMove, Ready

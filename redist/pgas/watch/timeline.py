@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redist.draw.colours import nth_colour
 from redist.draw.lanes import Lane, LaneBar, draw_lanes
+from redist.text.svg import nth_colour
 from redist.text.units import format_bytes, format_seconds
 
 PLANNING = "#b8bcc2"

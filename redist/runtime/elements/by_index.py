@@ -27,8 +27,7 @@ from redist.runtime.elements.block_copies import (
     read,
     write,
 )
-from redist.runtime.index_sets.held import Edge, EdgeList
-from redist.runtime.index_sets.shared import CommonPart, cut, in_common, product_of
+from redist.runtime.index_sets.held import CommonPart, Edge, EdgeList, cut, in_common, product_of
 from redist.runtime.ranks.neighbours import NeighbourTiles, neighbour_tiles
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import TIMEOUT_S

@@ -6,13 +6,179 @@ the target. An edge is one end of a link: it says what each tile holds.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from redist.layout.cuts import Cut, Ints
+from redist.runtime.index_sets.positions import Comb, Positions, count_from, take
 from redist.text.units import ceil_div
+
+# What two tiles share along one dim of a link, and where each of them keeps it.
+
+
+FEW_RUNS = 8
+"""Up to this many runs are copied one by one; more become lists of positions."""
+LISTED_ELEMS = 2**16
+"""This many positions are listed at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommonPart:
+    """Positions in the source and in the target; ``n`` elements of the source fill them.
+
+    Where elements are needed several times, ``which`` says for each target position, ascending, which
+    of the elements goes there.
+    """
+
+    source: Positions
+    target: Positions
+    n: int
+    which: Ints | None = None
+
+    def part(self, lo: int, hi: int) -> CommonPart:
+        """Some of the elements."""
+        source = take(self.source, lo, hi)
+        if self.which is None:
+            return CommonPart(source, take(self.target, lo, hi), hi - lo)
+        a, b = np.searchsorted(self.which, (lo, hi)).tolist()
+        return CommonPart(source, take(self.target, a, b), hi - lo, self.which[a:b] - lo)
+
+    @property
+    def is_sliced(self) -> bool:
+        """Whether it is short to describe: it has no list of positions."""
+        return not isinstance(self.source, np.ndarray) and not isinstance(self.target, np.ndarray)
+
+
+def in_common(source: Held, target: Held) -> Iterator[CommonPart]:
+    """The coordinates that both hold, in pieces."""
+    match source, target:
+        case HeldRun(), HeldRun():
+            lo = max(source.first, target.first)
+            n = min(source.first + source.n, target.first + target.n) - lo
+            if n > 0:
+                yield CommonPart(
+                    count_from(source.at + source.step * (lo - source.first), source.step, n),
+                    count_from(target.at + target.step * (lo - target.first), target.step, n),
+                    n if source.step else 1,
+                )
+        case HeldRuns(), HeldRuns():
+            yield from _runs_in_common(source, target)
+        case HeldList(), HeldRun():
+            keep, at = _listed_in_run(source, target)
+            yield from _pair_lists(source.at[keep], at)
+        case HeldRun(), HeldList():
+            keep, at = _listed_in_run(target, source)
+            if source.step == 0 and len(keep):
+                yield CommonPart(range(source.at, source.at + 1), target.at[keep], 1)
+            else:
+                yield from _pair_lists(at, target.at[keep])
+        case _:
+            raise TypeError(f"cannot link {type(source).__name__} to {type(target).__name__}")
+
+
+def _runs_in_common(a: HeldRuns, b: HeldRuns) -> Iterator[CommonPart]:
+    first = np.searchsorted(b.firsts + b.n, a.firsts, "right")
+    counts = np.maximum(np.searchsorted(b.firsts, a.firsts + a.n, "left") - first, 0)
+    i = np.repeat(np.arange(len(counts)), counts)
+    j = first[i] + np.arange(len(i)) - np.repeat(np.cumsum(counts) - counts, counts)
+    lo = np.maximum(a.firsts[i], b.firsts[j])
+    n = np.minimum(a.firsts[i] + a.n, b.firsts[j] + b.n) - lo
+    from_a, from_b = lo - a.firsts[i] + i * a.n, lo - b.firsts[j] + j * b.n
+    if len(n) <= FEW_RUNS:
+        for x, y, k in zip(from_a.tolist(), from_b.tolist(), n.tolist(), strict=True):
+            yield CommonPart(range(x, x + k), range(y, y + k), k)
+        return
+    steps = np.stack([n[:-1], n[1:], np.diff(from_a), np.diff(from_b)])
+    changes = np.flatnonzero(np.any(steps[:, 1:] != steps[:, :-1], axis=0)) + 1
+    odd = steps[0] != steps[1]
+    if len(changes) + int(odd.sum()) <= FEW_RUNS:
+        breaks = {0, len(n), *changes.tolist(), *(np.flatnonzero(odd) + 1).tolist()}
+        for lo_run, hi_run in itertools.pairwise(sorted(breaks)):
+            yield from _combs(from_a[lo_run:hi_run], from_b[lo_run:hi_run], int(n[lo_run]))
+        return
+    ends = np.cumsum(n)
+    start = 0
+    while start < len(n):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + LISTED_ELEMS, "right")))
+        if stop == start + 1:
+            x, y, k = int(from_a[start]), int(from_b[start]), int(n[start])
+            yield CommonPart(range(x, x + k), range(y, y + k), k)
+        else:
+            some = range(start, stop)
+            total = int(n[some].sum())
+            within = np.arange(total) - np.repeat(np.cumsum(n[some]) - n[some], n[some])
+            a_at, b_at = (np.repeat(at[some], n[some]) + within for at in (from_a, from_b))
+            yield CommonPart(a_at, b_at, total)
+        start = stop
+
+
+def _combs(from_a: Ints, from_b: Ints, n: int) -> Iterator[CommonPart]:
+    """Join runs of one length into combs if they are evenly spaced."""
+    most = max(1, LISTED_ELEMS // n)
+    start = 0
+    while start < len(from_a):
+        x, y = int(from_a[start]), int(from_b[start])
+        stop = min(len(from_a), start + most)
+        if stop == start + 1:
+            yield CommonPart(range(x, x + n), range(y, y + n), n)
+        else:
+            over_a, over_b = int(from_a[start + 1]) - x, int(from_b[start + 1]) - y
+            even = (np.diff(from_a[start:stop]) == over_a) & (np.diff(from_b[start:stop]) == over_b)
+            stop = start + 2 + int(np.argmin(np.append(even[1:], False)))
+            teeth = stop - start
+            yield CommonPart(Comb(x, over_a, teeth, n), Comb(y, over_b, teeth, n), teeth * n)
+        start = stop
+
+
+def _listed_in_run(listed: HeldList, run: HeldRun) -> tuple[NDArray[np.intp], Ints]:
+    """Which of the list are in the run, and where the run keeps them."""
+    c = listed.coordinates
+    lo, hi = np.searchsorted(c, (run.first, run.first + run.n))
+    keep = np.arange(lo, hi)
+    return keep, run.at + run.step * (c[keep] - run.first)
+
+
+def _pair_lists(source: Ints, target: Ints) -> Iterator[CommonPart]:
+    """Each element of the source is taken once, however often it is needed."""
+    if not len(source):
+        return
+    if bool((source[1:] > source[:-1]).all()):
+        yield CommonPart(source, target, len(source))
+        return
+    once, which = np.unique(source, return_inverse=True)
+    if len(once) == len(source):
+        yield CommonPart(source, target, len(source))
+    else:
+        order = np.argsort(which, kind="stable")
+        yield CommonPart(once, target[order], len(once), which[order])
+
+
+def product_of(lists: list[list[CommonPart]]) -> list[tuple[CommonPart, ...]]:
+    """One piece along every dim, in all ways."""
+    return list(itertools.product(*lists))
+
+
+def cut(block: tuple[CommonPart, ...], most: int) -> Iterator[tuple[CommonPart, ...]]:
+    """Parts of a block, none of more elements than that."""
+    n = math.prod(piece.n for piece in block)
+    if n <= most:
+        yield block
+        return
+    at = next(i for i, piece in enumerate(block) if piece.n > 1)
+    piece = block[at]
+    width = max(1, most // (n // piece.n))
+    if isinstance(piece.source, Comb) and width > piece.source.n:
+        width -= width % piece.source.n
+    for lo in range(0, piece.n, width):
+        part = piece.part(lo, min(piece.n, lo + width))
+        yield from cut((*block[:at], part, *block[at + 1 :]), most)
 
 
 @dataclass(frozen=True, slots=True)

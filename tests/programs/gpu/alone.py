@@ -13,8 +13,7 @@ from mpi4py import MPI
 from redist.errors import TransferError
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided
-from redist.runtime.cuda.kernels.copies import CudaCopyList
-from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered
+from redist.runtime.cuda.kernels.rounds import CudaCopyList, CudaRound, Gathered
 from redist.runtime.cuda.transports.nccl import join, nccl_version
 from redist.runtime.ranks.world import world_of
 from redist.runtime.schedule.compiler import Message

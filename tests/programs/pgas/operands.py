@@ -18,7 +18,7 @@ from redist.pgas.tiles.select import idle_parts
 from redist.runtime.elements import block_copies as blocks
 from redist.runtime.elements import by_index as selection
 from redist.runtime.elements import by_position as flat
-from redist.runtime.index_sets import shared as links
+from redist.runtime.index_sets import held as links
 from redist.runtime.ranks import world as ranks
 from tests.programs.pgas.layouts import layouts, meshes
 

@@ -15,7 +15,7 @@ from redist import PeerError, RequestError, TransferError, pgas
 from redist.errors import MemoryLimitError
 from redist.pgas.memory import BUFFERS
 from redist.pgas.onesided import epochs as onesided
-from redist.runtime.onesided.publish import windows_of
+from redist.runtime.onesided.window import windows_of
 from redist.runtime.ranks.world import world_of
 from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main, meet

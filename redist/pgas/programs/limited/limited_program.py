@@ -13,8 +13,7 @@ from redist.offload.compile import modelled_ps
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.memory import GRAIN
-from redist.pgas.programs.agree import most_of
-from redist.pgas.programs.capture import Capture, strides_of
+from redist.pgas.programs.capture import Capture, most_of, strides_of
 from redist.pgas.programs.compiled import Compiled, LaidOut
 from redist.pgas.programs.handing_over import hand_over
 from redist.pgas.programs.limited.agreed_fit import AgreedFit, peaks_of, single_moves
@@ -22,14 +21,16 @@ from redist.pgas.programs.limited.arguments import state_of
 from redist.pgas.programs.limited.fit import CutFitter, FittedProgram, MemoryFitter
 from redist.pgas.programs.limited.listing import (
     EFFECTS,
+    NOTHING,
     ListedTasks,
+    RunValues,
     list_tasks,
     memory_sizes,
     task_times,
+    work_of,
 )
 from redist.pgas.programs.limited.places import FarPlaces, RunLimit
 from redist.pgas.programs.limited.report import memory_lines
-from redist.pgas.programs.limited.work import NOTHING, RunValues, work_of
 from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay

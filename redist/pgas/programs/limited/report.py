@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from redist.draw.colours import nth_colour
 from redist.draw.lanes import Lane, LaneBar, draw_lanes
 from redist.offload.compile import modelled_ps
 from redist.pgas.programs.limited.fit import FittedProgram
 from redist.program.memory_graph import MemoryGraph
 from redist.runtime.lanes.timeline import LaneSpan, tile_names, what_ran
 from redist.text.columns import table
-from redist.text.svg import write_if
+from redist.text.svg import nth_colour, write_if
 from redist.text.units import format_bytes, format_seconds, format_time
 
 # What the lanes of a run within a limit did, and when: as a table and as a picture.

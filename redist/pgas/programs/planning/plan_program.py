@@ -16,8 +16,7 @@ from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import PlannedRow, ProgramPlan
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE
-from redist.pgas.programs.agree import agree_on_nodes, most_of, union_of
-from redist.pgas.programs.capture import Capture, ends_in
+from redist.pgas.programs.capture import Capture, agree_on_nodes, ends_in, most_of, union_of
 from redist.pgas.programs.handing_over import how_ends_lie, memory_of_several
 from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.pgas.programs.planning.plan_calls import ProgramCosts, ein_node, plan_calls
