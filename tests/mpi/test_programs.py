@@ -101,7 +101,19 @@ def test_check(job: Job, run: Run, check: str) -> None:
 QUICK_WAYS = "uneven"
 MEMORY = [
     *items([Job(4, (Run("mpi.memory", ("--only", QUICK_WAYS)),))]),
-    *items([Job(4, (Run("mpi.memory", slow="25 ways to move, each in a fresh communicator"),))]),
+    *items(
+        Job(
+            4,
+            (
+                Run(
+                    "mpi.memory",
+                    ("--third", third),
+                    slow="27 ways to move, each in a fresh communicator",
+                ),
+            ),
+        )
+        for third in "012"
+    ),
 ]
 
 
