@@ -124,7 +124,7 @@ def adjoint(plan: Plan, topology: Topology | None = None) -> Plan:
     (['all_gather'], ['reduce_scatter'])
 
     A replicated array has a gradient that is a sum over its replicas, still pending; see
-    :func:`redist.planner.dual_type`.
+    :func:`dual_type`.
     """
     return synthesize(
         dual_type(plan.target),

@@ -85,7 +85,6 @@ def _with_limit(
 def modelled_ps(graph: MemoryGraph) -> int:
     """**Local.** When the last vertex ends; tasks and moves share a lane, loads and stores have one each.
 
-    >>> from redist.offload.compile import compile_memory
     >>> from redist.program.memory_graph import MemoryPlace
     >>> from redist.program.tasks import MemoryTask, MemoryTile, TaskList
     >>> tiles = (*(MemoryTile(8, begins=(1,), ends=(1,)) for _ in range(3)), MemoryTile(8, ends=(0,)))

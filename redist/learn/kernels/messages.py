@@ -35,7 +35,7 @@ IN_C = 64
 
 @dataclass(slots=True)
 class MessagesOnGpu:
-    """As :class:`redist.learn.kernels.messages.Messages`, of rows that lie on a GPU."""
+    """As :class:`Messages`, of rows that lie on a GPU."""
 
     similar: Any
     available: Any

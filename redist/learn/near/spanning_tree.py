@@ -202,7 +202,7 @@ def _far_as_scipy(x: Values, fused: bool) -> bool:
 
 
 def grow_tree(outside: OutsideTree, apart: Apart, added: Values, offer: Values) -> None:
-    """**Local.** As a step of :func:`redist.learn.near.spanning_tree.loop_of`; products are rounded."""
+    """**Local.** As a step of :func:`loop_of`; products are rounded."""
     outside.take(int(added[1]))
     far = np.zeros(outside.m)
     for value, column in zip(added[4:], outside.points.T, strict=True):

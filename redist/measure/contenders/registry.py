@@ -22,29 +22,6 @@ from redist.runtime.transfer import Transfer
 # redist itself: on its own buffers, on any arrays, and without shared memory.
 
 
-class OwnBuffers(Contender):
-    """``transfer()``: source and target lie in arrays that the transfer gives."""
-
-    label = "redist"
-    uses_ends = False
-
-    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
-        super().__init__(case, comm, ends)
-        self._transfer = Transfer(case.source, case.target, comm)
-        self.planned_bytes = self._transfer.plan.peak_bytes
-        self.input = self._transfer.input
-        self.output = self._transfer.output
-
-    def run(self) -> None:
-        """One call. **Collective over `comm`.**"""
-        self._transfer()
-
-    def close(self) -> None:
-        """Free the buffers. **Collective over `comm`.**"""
-        super().close()
-        self._transfer.close()
-
-
 class AnyArrays(Contender):
     """``transfer(local, out)``: source and target are the user's own arrays."""
 
@@ -64,6 +41,22 @@ class AnyArrays(Contender):
         """Free the buffers. **Collective over `comm`.**"""
         super().close()
         self._transfer.close()
+
+
+class OwnBuffers(AnyArrays):
+    """``transfer()``: source and target lie in arrays that the transfer gives."""
+
+    label = "redist"
+    uses_ends = False
+
+    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
+        super().__init__(case, comm, ends)
+        self.input = self._transfer.input
+        self.output = self._transfer.output
+
+    def run(self) -> None:
+        """One call. **Collective over `comm`.**"""
+        self._transfer()
 
 
 class OnlyMessages(AnyArrays):

@@ -31,8 +31,7 @@ from redist.text.units import ceil_div
 #
 # With n = rows * columns, element i at (i // columns, i % columns): transform the columns, multiply by
 # roots of unity, transform the rows, and read the result down the columns. Three moves, no gathering.
-# Both factors must be multiples of the number of tiles; see :mod:`redist.pgas.fft.any_length` for other
-# lengths.
+# Both factors must be multiples of the number of tiles; other lengths are padded, below.
 
 
 CHUNK_BYTES = 2**17

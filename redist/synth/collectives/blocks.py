@@ -25,7 +25,7 @@ from redist.synth.type_space import TypeSpace
 class Beside:
     """What ranks exchange within their blocks, from every pair of ranks of a block.
 
-    It answers what :class:`redist.synth.collectives.blocks.Within` does. ``mates`` has the ranks of the block
+    It answers what :class:`Within` does. ``mates`` has the ranks of the block
     of each rank, itself among them; -1 where a block has fewer.
     """
 
@@ -60,17 +60,17 @@ class Beside:
         return np.stack(each)[which]
 
     def received(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
-        """As for :class:`redist.synth.collectives.blocks.Within`."""
+        """As for :class:`Within`."""
         met = self._products(u, ids, False, ranks) * self._agree_in(u, True)[ranks]
         return (met > 0).sum(axis=2), met.sum(axis=2)
 
     def sent(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
-        """As for :class:`redist.synth.collectives.blocks.Within`."""
+        """As for :class:`Within`."""
         met = self._products(u, ids, True, ranks) * self._agree_in(u, True)[ranks]
         return (met > 0).sum(axis=2), met.sum(axis=2)
 
     def held(self, v: int, ids: Ints) -> Ints:
-        """As for :class:`redist.synth.collectives.blocks.Within`."""
+        """As for :class:`Within`."""
         earlier = self._alike(ids) & (self.mates < np.arange(len(self.mates))[:, None])
         earlier &= self.space.volumes(ids)[:, self.mates] > 0
         first: Bools = np.logical_not(np.any(earlier, axis=2))
@@ -84,7 +84,7 @@ class Beside:
         return count
 
     def asked(self, ids: Ints, open_: Bools) -> Ints:
-        """As for :class:`redist.synth.collectives.blocks.Within`."""
+        """As for :class:`Within`."""
         waits = open_[:, self.mates] & self._alike(ids) & self._agree_in(int(ids[0]), False)
         count: Ints = waits.sum(axis=2)
         return count
