@@ -168,6 +168,21 @@ def test_pages_of_a_donated_array_go_back() -> None:
     assert int(private.sum()) < 7 * 2**20
 
 
+@pytest.mark.parametrize("axes", [(2, 1, 0), (1, 0, 2)])
+def test_pages_go_back_in_any_order_of_dims(axes: tuple[int, ...]) -> None:
+    private = np.full((4, 2**8, 2**12), 7, np.uint8)
+    release_pages(private.transpose(axes))
+    assert int(private.sum()) < 7 * 2**14
+    shared = shared_bytes(2**22).reshape(private.shape)
+    before = allocated_bytes()
+    shared[:] = 7
+    release_pages(shared.transpose(axes))
+    assert allocated_bytes() < before + 2**17
+    shared[:] = 7
+    release_pages(shared[:, ::2].transpose(axes))  # gaps belong to others
+    assert (shared == 7).all()
+
+
 @pytest.mark.parametrize("n_bytes", [0, 1, 4095, 4096, 4097, 8191])
 def test_releasing_leaves_neighbours_alone(n_bytes: int) -> None:
     memory = np.full(5 * 4096, 7, np.uint8)

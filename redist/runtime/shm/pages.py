@@ -14,11 +14,11 @@ from redist.text.units import ceil_div
 
 
 def release_pages(array: NDArray[Any]) -> None:
-    """Drop the pages that lie wholly inside a contiguous array; its contents are undefined after.
+    """Drop the pages that lie wholly inside an array without gaps; its contents are undefined after.
 
-    The array stays valid: touched again, its pages come back as zeros.
+    Its dims may lie in any order. The array stays valid: touched again, its pages come back as zeros.
     """
-    if not array.flags.contiguous or not hasattr(mmap, "MADV_DONTNEED"):
+    if not _has_no_gaps(array) or not hasattr(mmap, "MADV_DONTNEED"):
         return
     page = mmap.PAGESIZE
     start = ceil_div(address_of(array), page) * page
@@ -26,3 +26,8 @@ def release_pages(array: NDArray[Any]) -> None:
     if end > start:
         is_shared = find(array) is not None
         advise(start, end - start, mmap.MADV_REMOVE if is_shared else mmap.MADV_DONTNEED)
+
+
+def _has_no_gaps(array: NDArray[Any]) -> bool:
+    inner_first = sorted(range(array.ndim), key=array.strides.__getitem__)
+    return array.transpose(inner_first).flags.f_contiguous
