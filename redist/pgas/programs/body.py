@@ -51,7 +51,7 @@ class Recording:
 
     def serves(self, signature: Signature) -> bool:
         """**Local.** Whether it was made in this very call, or what the function reaches is as it was."""
-        return self.key is signature.key or self.outside.still_stands()
+        return self.key is signature.key or self.outside.still_stands(signature.arrays)
 
 
 class ProgramBody:
@@ -102,11 +102,8 @@ class ProgramBody:
     def _run(self, signature: Signature, plans: bool) -> Recording:
         """**Collective.** Run the function on ghosts, and record what it does."""
         args, options = signature.args, signature.options
-        given = {id(array) for array in signature.arrays}
         reached = find_outside(self.function, (*args, *options.values()))
-        outside = Outside(
-            tuple(one for one in reached.arrays if id(one.array) not in given), reached.things
-        )
+        outside = reached.beside(signature.arrays)
         run = partial(self.function, *args, **options)
         return self._record(signature, outside, run, CallRecorder() if plans else None)
 

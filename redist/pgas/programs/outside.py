@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,16 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from redist.pgas.programs.signature import sign
 from redist.pgas.random.generators import Generator
 from redist.pgas.tiles.tiled import Tiled
 from redist.text.call_site import NUMPY, PACKAGE
 
 MOST_DEPTH = 6
 """So deep containers, objects and functions are looked into."""
-VALUES = (bool, int, float, complex, str, bytes, type(None))
+VALUES = (
+    bool, int, float, complex, str, bytes, bytearray, range, slice, np.generic, type(None),
+)  # fmt: skip
 LARGE_BYTES = 2**16
 """Larger arrays of NumPy count by identity only."""
-GROWING = (list, dict)
+CONTAINERS = (tuple, list, deque, dict)
+GROWING = (list, deque, dict, set)
+CHANGING = (*GROWING, bytearray)
 Look = Callable[[], Any]
 
 
@@ -28,31 +34,53 @@ Look = Callable[[], Any]
 class OutsideThing:
     """What a program depends on, and the way to it from the function: it must still be so in a later call.
 
-    An array; or a number, a generator, how many things a list has: then there is no ``array``.
+    An array; or a number, a function, how many things a list has: then there is no ``array``.
     """
 
     look: Look
     told: Any
     array: Any = None
+    fixed: Any = None
+    """The thing itself if it cannot change: then a look at who is there is enough, and quicker."""
 
     def still_stands(self) -> bool:
         """**Local.** Whether the same is found there."""
-        return told_of(_found(self.look)) == self.told
+        now = _found(self.look)
+        return (now is self.fixed and now is not None) or told_of(now) == self.told
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outside:
-    """All that a function reaches: arrays, each once, and other things."""
+    """All that a function reaches: arrays, each once, and other things.
+
+    Arrays that the call was also given are not in ``arrays``; ``given`` has them, each with its place there.
+    """
 
     arrays: tuple[OutsideThing, ...]
     things: tuple[OutsideThing, ...]
+    given: tuple[tuple[OutsideThing, int], ...] = ()
 
-    def still_stands(self) -> bool:
-        """**Local.** Whether all of it is as it was."""
-        return all(one.still_stands() for some in (self.arrays, self.things) for one in some)
+    def beside(self, arrays: Sequence[Tiled]) -> Outside:
+        """**Local.** The same for a call that is given these arrays."""
+        places = {id(array): at for at, array in enumerate(arrays)}
+        return Outside(
+            tuple(one for one in self.arrays if id(one.array) not in places),
+            self.things,
+            tuple(
+                (one, at) for one in self.arrays if (at := places.get(id(one.array))) is not None
+            ),
+        )
+
+    def still_stands(self, given: Sequence[Tiled]) -> bool:
+        """**Local.** Whether all of it is as it was, and the same arrays of it are given."""
+        return (
+            all(one.still_stands() for some in (self.arrays, self.things) for one in some)
+            and all(one.still_stands() and given[at] is one.array for one, at in self.given)
+            and not any(one.array is array for one in self.arrays for array in given)
+        )
 
     def after_run(self) -> Outside:
-        """**Local.** The same after the function has run: what it adds to lists and dicts is no change."""
+        """**Local.** The same after the function has run: what it adds to containers is no change."""
         things = [
             replace(one, told=now) if one.told[0] in GROWING and now[0] is one.told[0] else one
             for one in self.things
@@ -62,16 +90,32 @@ class Outside:
 
 
 def told_of(thing: Any) -> Any:
-    """What must be the same of a thing in a later call: its value, or who it is; the type of an array."""
+    """What must be the same of a thing in a later call: its value, or who it is; the type of an array.
+
+    Of what is looked into, as containers and functions of the user are, only what its parts do not say.
+    """
     if isinstance(thing, Tiled):
         return "array", id(thing), thing.type
     if isinstance(thing, VALUES):
         return type(thing), repr(thing)
     if isinstance(thing, np.ndarray) and thing.nbytes <= LARGE_BYTES:
         return "ndarray", str(thing.dtype), thing.shape, thing.tobytes()
-    if type(thing) in (tuple, list, dict):
-        return type(thing), len(thing)
-    return "object", id(thing)
+    if isinstance(thing, (set, frozenset)):
+        return type(thing), sign((thing,), {}).key
+    for kind in CONTAINERS:
+        if isinstance(thing, kind):
+            return kind, len(thing)
+    if isinstance(thing, FunctionType) and not _is_of_a_library(thing):
+        return "function", thing.__code__
+    if isinstance(thing, (MethodType, partial)) or (
+        not isinstance(thing, type) and _is_of_the_user(thing)
+    ):
+        return "instance", type(thing)
+    try:
+        hash(thing)
+    except TypeError:
+        return "object", id(thing)
+    return type(thing), thing
 
 
 def _found(look: Look) -> Any:
@@ -100,16 +144,19 @@ class _Search:
     def visit(self, thing: Any, look: Look, depth: int) -> None:
         """Note an array or a value; look into anything else that may have some."""
         if isinstance(thing, Tiled):
-            self.arrays.setdefault(id(thing), OutsideThing(look, told_of(thing), thing))
+            if id(thing) in self.arrays:  # by another way, which may lead elsewhere later
+                self.things.append(OutsideThing(look, told_of(thing)))
+            else:
+                self.arrays[id(thing)] = OutsideThing(look, told_of(thing), thing)
             return
+        told = told_of(thing)
+        is_fixed = told[0] in ("function", type(thing)) and not isinstance(thing, CHANGING)
+        self.things.append(OutsideThing(look, told, fixed=thing if is_fixed else None))
         if isinstance(thing, (*VALUES, np.ndarray, Generator)):
-            self.things.append(OutsideThing(look, told_of(thing)))
             return
         if depth > MOST_DEPTH or id(thing) in self._seen:
             return
         self._seen[id(thing)] = thing
-        if type(thing) in (tuple, list, dict):
-            self.things.append(OutsideThing(look, told_of(thing)))
         for inner, get in _parts(thing):
             self.visit(inner, partial(_through, look, get), depth + 1)
 
@@ -130,7 +177,7 @@ def _parts(thing: Any) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
     """What can be reached from something in one step, each with the way there."""
     if isinstance(thing, FunctionType):
         yield from _parts_of_function(thing)
-    elif isinstance(thing, (tuple, list)):
+    elif isinstance(thing, (tuple, list, deque)):
         for i, one in enumerate(thing):
             yield one, partial(_item, i)
     elif isinstance(thing, dict):
@@ -160,7 +207,7 @@ def _attributes(thing: Any) -> list[str]:
 
 
 def _parts_of_function(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
-    if function.__code__.co_filename.startswith((PACKAGE, NUMPY)):
+    if _is_of_a_library(function):
         return
     for i, cell in enumerate(function.__closure__ or ()):
         try:
@@ -180,6 +227,10 @@ def _parts_of_function(function: FunctionType) -> Iterator[tuple[Any, Callable[[
                     yield getattr(found, inner), partial(_in_module, name, inner)
         elif name in function.__globals__:
             yield found, partial(_global, name)
+
+
+def _is_of_a_library(function: FunctionType) -> bool:
+    return function.__code__.co_filename.startswith((PACKAGE, NUMPY))
 
 
 def _cell(i: int, function: Any) -> Any:

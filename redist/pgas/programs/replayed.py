@@ -99,7 +99,7 @@ class ReplayedProgram(Compiled):
 
     def serves(self, signature: Signature) -> bool:
         """**Local.** Whether what the function reaches is that of the capture."""
-        return self._still_stands()
+        return self._still_stands(signature.arrays)
 
     def fates(self) -> tuple[Sequence[str], dict[str, int]]:
         """What became of every captured move, and figures of what is done."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -194,6 +195,73 @@ def outside() -> str | None:
         for _ in range(2):
             if not same(product(u).gather(), product.function(u).gather()):
                 return f"differs after the array was {change or 'captured'}"
+    return None
+
+
+class Reached:
+    """What programs reach by attribute."""
+
+    def __init__(self, it: Any) -> None:
+        self.it = it
+
+
+def values_outside() -> str | None:
+    """Sets, values and functions that a program reaches count as arguments: also when they are others."""
+    u = normal((12,), type="{x}")
+    cases: dict[str, tuple[Any, Any, Callable[[Any, Any], Any]]] = {
+        "set": ({1.0}, {2.0}, lambda x, it: x * sum(it)),
+        "frozenset of tuples": (
+            frozenset({(1, 2)}),
+            frozenset({(1, 3)}),
+            lambda x, it: x * max(it)[1],
+        ),
+        "defaultdict": (
+            defaultdict(int, a=1),
+            defaultdict(int, a=1, b=2),
+            lambda x, it: x * len(it),
+        ),
+        "deque": (deque([1]), deque([1, 2]), lambda x, it: x * len(it)),
+        "bytes": (bytearray(b"a"), bytearray(b"b"), lambda x, it: x * it[0]),
+        "number of NumPy": (np.int64(2), np.int64(3), lambda x, it: x * it),
+        "range": (range(2), range(3), lambda x, it: x * len(it)),
+        "slice": (slice(0, 4), slice(4, 8), lambda x, it: x[it]),
+        "function": (X.exp, X.tanh, lambda x, it: it(x)),
+        "ufunc": (np.exp, np.tanh, lambda x, it: it(x)),
+        "lambda": (lambda x: x + 1, lambda x: x + 2, lambda x, it: it(x)),
+    }
+    for name, (before, after, use) in cases.items():
+        at = Reached(before)
+        step = X.program(lambda x, use=use, at=at: use(x, at.it))
+        for at.it in (before, before, after, after):
+            if not same(step(u).gather(), step.function(u).gather()):
+                return f"another {name} is not noticed"
+    seen, runs = {1.0}, []
+
+    @X.program
+    def grow(x: Any) -> Any:
+        runs.append(0)
+        seen.add(3.0)
+        return x * sum(seen)
+
+    grow(u), grow(u)
+    if len(runs) != 1:
+        return "what a program adds to a set is a change"
+    seen.add(2.0)
+    return None if same(grow(u).gather(), (u * 6.0).gather()) else "a set that grows is not noticed"
+
+
+def arrays_twice() -> str | None:
+    """An array that a program reaches by two ways, or is also given, may be another in a later call."""
+    u, v, w = (normal((12,), seed, type="{x}") for seed in (1, 2, 3))
+    one, two = Reached(u), Reached(u)
+    step = X.program(lambda x: x + one.it * two.it)
+    for two.it in (u, u, v, v):
+        if not same(step(w).gather(), step.function(w).gather()):
+            return "differs if the second way leads elsewhere"
+    both = X.program(lambda x: x + one.it)
+    for x in (u, u, v, v, u):
+        if not same(both(x).gather(), both.function(x).gather()):
+            return "differs if the array is given in some calls only"
     return None
 
 
@@ -641,8 +709,9 @@ def switches() -> str | None:
 CHECKS = {
     check.__name__: check
     for check in (
-        kernels, loops, layouts, some_ranks, generators, outside, refusals, races, disagreement, copies,
-        early, shared_moves, batches, as_numpy, switches, structures, sharing, families,
+        kernels, loops, layouts, some_ranks, generators, outside, values_outside, arrays_twice, refusals,
+        races, disagreement, copies, early, shared_moves, batches, as_numpy, switches, structures,
+        sharing, families,
     )
 }  # fmt: skip
 

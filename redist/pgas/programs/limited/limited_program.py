@@ -141,7 +141,7 @@ class LimitedProgram(Compiled):
     def serves(self, signature: Signature) -> bool:
         """**Collective.** Whether it is the program of a call; without a folder, also whether it fits."""
         arrays = self.arrays(signature.arrays)
-        holds = self._still_stands() and self.captured.strides == strides_of(arrays)
+        holds = self._still_stands(signature.arrays) and self.captured.strides == strides_of(arrays)
         if self.limit.spill is not None:
             return all_fit(self.comm, holds)
         if all_fit(self.comm, holds and self.still_fits(arrays)):
