@@ -38,7 +38,7 @@ from redist.pgas.programs.limited.compile_within import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.signature import sign
 from redist.pgas.spill.memory_limit import stored_tile
-from redist.runtime.lanes.file_io import empty_aligned
+from redist.runtime.lanes.spill_file import empty_aligned
 from redist.runtime.lanes.timeline import busy_s
 from redist.runtime.lanes.vertex_table import LanePolicy
 from redist.text.units import format_bytes

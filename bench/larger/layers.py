@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
-from redist.runtime.lanes.file_io import aligned_memory
+from redist.runtime.lanes.spill_file import aligned_memory
 from redist.runtime.lanes.stores import TileStore, bytes_of
 from redist.runtime.lanes.vertex_table import TaskWork
 

@@ -71,7 +71,7 @@ def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -
     if not all(has for _, _, has in told):
         return Pairing(ranks, _ways(world.node.groups, near, (), "", ""), tuple(why))
     from redist.runtime.cuda.transports.carrier_choice import choose
-    from redist.runtime.cuda.transports.peers import peers_of
+    from redist.runtime.cuda.transports.ipc import peers_of
 
     with world.operation(timeout_s):
         peers = peers_of(comm, world)

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from redist.runtime.copies.addresses import address_of
-from redist.runtime.copies.kernels import why_no_kernels
-from redist.runtime.copies.library import PACKAGE, checkout
+from redist.runtime.copies.kernels import PACKAGE, checkout, why_no_kernels
 from redist.runtime.shm.segments import attach, can_share, find, shared_bytes
 from redist.text.extras import install_line
 from redist.text.units import format_bytes

@@ -26,25 +26,20 @@ from redist.runtime.ranks.agreement import (
     gather_answers,
     raise_unless_agreed,
 )
-from redist.runtime.ranks.background import run_now
+from redist.runtime.ranks.background import StartedMove, run_now
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.tokens import FIRST_ON_GPU, ON_GPU, Token
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of
-from redist.runtime.request import (
-    Named,
-    TransferOptions,
-    TransferRequest,
-    Type,
-    try_request,
-)
+from redist.runtime.request import Named, TransferOptions, TransferRequest, Type, try_request
 from redist.runtime.schedule.stages import TransferStages
-from redist.runtime.started import CLOSED, StartedMove
 
 if TYPE_CHECKING:
     from redist.runtime.cuda.executor import CudaExecutor
+
+CLOSED = "this transfer is closed; make a new one, or call it inside the with"
 
 
 class Transfer:

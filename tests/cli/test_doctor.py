@@ -16,7 +16,7 @@ from redist.doctor.__main__ import main
 from redist.doctor.among_ranks import likely
 from redist.doctor.process import Fact, facts, gpu_facts
 from redist.launch.launcher import MPICH, OPEN_MPI, environment
-from redist.runtime.copies.library import PACKAGE
+from redist.runtime.copies.kernels import PACKAGE
 from redist.version import __version__
 from tests.cli.conftest import Run
 from tests.launch.test_launcher import VERSIONS, fake

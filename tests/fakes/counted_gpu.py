@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from redist.runtime.cuda.transports import ipc as cuda_peers
-from redist.runtime.cuda.transports import peers as joining
 from tests.fakes import nccl_doubles as doubles
 from tests.fakes import pretended_cupy as pretend
 from tests.programs.gpu import carrying
@@ -48,8 +47,8 @@ def install() -> None:
     runtime.ipcOpenEventHandle = lambda handle: 0
     replaced: list[tuple[Any, str, Any]] = [
         (cuda_peers, "place_of", place_of),
-        (joining, "can_open", lambda world: []),
-        (joining, carrying.CHOOSE, carrying.choosing("pinned", nccl, [])),
+        (cuda_peers, "can_open", lambda world: []),
+        (cuda_peers, carrying.CHOOSE, carrying.choosing("pinned", nccl, [])),
     ]
     for module, name, thing in replaced:
         setattr(module, name, thing)

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from redist.runtime.copies.copy_list import CopyList
-from redist.runtime.cuda.kernels.reductions import CudaReductionList
-from redist.runtime.cuda.kernels.rounds import CudaCopyList
+from redist.runtime.cuda.kernels.rounds import CudaCopyList, CudaReductionList
 from redist.runtime.schedule.compiler import Combine
 
 RNG = Random(5)

@@ -14,11 +14,10 @@ from redist.runtime.copies.addresses import addresses
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.copies.strided import Strided
-from redist.runtime.cuda.kernels import reductions
+from redist.runtime.cuda.kernels import rounds
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import ReductionChain, chain_copies, turns_of
-from redist.runtime.cuda.kernels.reductions import CudaReductionList
-from redist.runtime.cuda.kernels.rounds import CudaRound
+from redist.runtime.cuda.kernels.rounds import CudaReductionList, CudaRound
 from redist.runtime.cuda.kernels.tables import tables_of
 from redist.runtime.schedule.compiler import Combine, Round
 from tests.programs.gpu.lists import random_reduction, same_values
@@ -112,7 +111,7 @@ def test_every_small_float_can_be_combined() -> None:
 
 
 def test_what_gpus_combine_is_what_the_kernel_knows() -> None:
-    assert set(reductions._ITEMS) == reduce._GPU
+    assert set(rounds._ITEMS) == reduce._GPU
 
 
 def test_too_many_tiles_are_refused() -> None:

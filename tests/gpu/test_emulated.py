@@ -18,7 +18,7 @@ from redist.runtime.copies.strided import Strided, canonical
 from redist.runtime.cuda.kernels import pieces
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.launch import source
-from redist.runtime.cuda.kernels.reductions import CudaReductionList, prelude_of
+from redist.runtime.cuda.kernels.rounds import CudaReductionList, prelude_of
 from redist.runtime.cuda.kernels.tables import Tables, tables_of
 from tests.programs.gpu.lists import (
     SPREAD,

@@ -13,7 +13,7 @@ import pytest
 
 from redist.errors import PeerError
 from redist.runtime.ranks.control_page import STATUS
-from redist.runtime.ranks.mpi_failure import MpiFailure
+from redist.runtime.ranks.world import MpiFailure
 
 
 def told_by(error: BaseException, neighbour: int) -> tuple[list[int], str | None, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from redist.launch.launcher import environment
-from redist.runtime.copies import kernels, library, script
+from redist.runtime.copies import kernels, script
 
 HEADER = (kernels.LIBRARY.parent / "native" / "kernels.h").read_text(encoding="utf-8")
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -98,4 +98,4 @@ def test_a_checkout_without_kernels_warns_once_and_names_the_command(tmp_path, m
         assert done.stdout == "None None\n"
         speaks = int(pure == "0" and rank == 0)
         assert done.stderr.count("runs without its compiled kernels") == speaks
-        assert done.stderr.count(f"pip install -e {library.PACKAGE.parent}") == speaks
+        assert done.stderr.count(f"pip install -e {kernels.PACKAGE.parent}") == speaks

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from redist.runtime.shm import segments
-from redist.runtime.shm.pages import release_pages
 from redist.runtime.shm.segments import (
     allocated_bytes,
     attach,
     can_share,
     find,
     leave_segment,
+    release_pages,
     shared_bytes,
     shared_empty,
 )

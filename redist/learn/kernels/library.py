@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.runtime.copies.library import load_library, warn_of_numpy
+from redist.runtime.copies.kernels import load_library, warn_of_numpy
 
 ABI = 5
 """The number of what Python and C tell each other, as in native/learn.h."""

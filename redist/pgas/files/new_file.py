@@ -19,8 +19,7 @@ import numpy as np
 
 from redist.errors import RedistError, WriteError
 from redist.pgas.files.shares import File
-from redist.runtime.lanes.file_io import write_all
-from redist.runtime.lanes.spill_file import NO_ROOM
+from redist.runtime.lanes.spill_file import NO_ROOM, write_all
 from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, World, world_of

@@ -21,8 +21,7 @@ from redist.pgas.tiles.select import Link, carry, new_tile, place_axes, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import overlap, to_host
-from redist.runtime.index_sets.held import EdgeConstant, EdgeRange, within
-from redist.runtime.index_sets.positions import as_slice, count_from
+from redist.runtime.index_sets.held import EdgeConstant, EdgeRange, as_slice, count_from, within
 
 
 def get_basic(x: T, items: tuple[Item, ...]) -> T:

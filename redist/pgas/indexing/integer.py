@@ -27,8 +27,7 @@ from redist.pgas.tiles.select import (
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements import by_position
-from redist.runtime.index_sets.held import EdgeConstant, EdgeList, EdgeRange
-from redist.runtime.index_sets.positions import as_slice
+from redist.runtime.index_sets.held import EdgeConstant, EdgeList, EdgeRange, as_slice
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 
 SMALL_ELEMS = 2**13

@@ -25,9 +25,8 @@ from redist.pgas.indexing.keys import (
     parse,
 )
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.index_sets.held import within
+from redist.runtime.index_sets.held import count_from, within
 from redist.runtime.index_sets.part import Part, Selector
-from redist.runtime.index_sets.positions import count_from
 
 Shape = tuple[int, ...]
 TilePart = tuple[int, Part, tuple[Any, ...]]

@@ -27,7 +27,7 @@ from redist.pgas.spill.spill_store import (
 )
 from redist.pgas.tiles.tiled import Tiled, held_by, hold_stored
 from redist.runtime.copies.gpu_arrays import is_cupy_array
-from redist.runtime.lanes.file_io import BLOCK_BYTES
+from redist.runtime.lanes.spill_file import BLOCK_BYTES
 from redist.text.units import room_from
 
 # Spill arrays: which may leave memory, and how. Tiles are reloaded when somebody asks for them.

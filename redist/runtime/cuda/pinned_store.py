@@ -16,7 +16,7 @@ import numpy as np
 
 from redist.errors import SpillError
 from redist.runtime.cuda.arrays import current_gpu, current_stream, device_address
-from redist.runtime.lanes.file_io import BLOCK_BYTES
+from redist.runtime.lanes.spill_file import BLOCK_BYTES
 from redist.runtime.lanes.stores import Bytes
 from redist.runtime.lanes.vertex_table import TaskWork
 from redist.runtime.shm.first_fit import FirstFit

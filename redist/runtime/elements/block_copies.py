@@ -14,8 +14,14 @@ from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import MAX_DIMS, kernels
 from redist.runtime.copies.strided import Strided, canonical
-from redist.runtime.index_sets.held import CommonPart, cut
-from redist.runtime.index_sets.positions import Comb, Positions, as_slice, list_positions
+from redist.runtime.index_sets.held import (
+    Comb,
+    CommonPart,
+    Positions,
+    as_slice,
+    cut,
+    list_positions,
+)
 from redist.runtime.schedule.compiler import STREAM_BYTES
 
 Tile = NDArray[Any]

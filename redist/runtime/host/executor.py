@@ -15,8 +15,7 @@ from redist.runtime.host.report import TransferCounts
 from redist.runtime.host.stage import Stage, StageRecord
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.stages import Key, TransferStages
-from redist.runtime.shm.pages import release_pages
-from redist.runtime.shm.segments import keep_segment, leave_segment, shared_empty
+from redist.runtime.shm.segments import keep_segment, leave_segment, release_pages, shared_empty
 
 # Allocate the arrays of a transfer itself: its own source and target, and tiles between steps.
 

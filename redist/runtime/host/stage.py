@@ -20,7 +20,7 @@ from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import MOST_ROUNDS, Bases, Compiler, Round, TileAt
 from redist.runtime.schedule.rounds import Rounds, whole
 from redist.runtime.schedule.stages import StagePart
-from redist.runtime.shm.pages import release_pages
+from redist.runtime.shm.segments import release_pages
 from redist.text.latest import Latest
 
 AnyArray = NDArray[Any]

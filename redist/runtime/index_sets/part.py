@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from redist.layout.cuts import Ints
-from redist.runtime.index_sets.positions import as_slice
+from redist.runtime.index_sets.held import as_slice
 
 Selector = range | Ints
 """The positions that travel between ranks: evenly spaced, or listed in any order."""

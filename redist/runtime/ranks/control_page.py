@@ -10,8 +10,15 @@ from numpy.typing import NDArray
 from redist.errors import TransferError
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.ranks.node import Node, RankGroup
-from redist.runtime.shm.pages import release_pages
-from redist.runtime.shm.segments import Bytes, Handle, attach, can_share, find, shared_bytes
+from redist.runtime.shm.segments import (
+    Bytes,
+    Handle,
+    attach,
+    can_share,
+    find,
+    release_pages,
+    shared_bytes,
+)
 
 CONTROL_BYTES = 4096
 """Of every rank's page: meetings, status and the text of a failure."""

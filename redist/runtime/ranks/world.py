@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -12,15 +14,139 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.errors import RequestError, TransferError
+from redist.runtime.copies.addresses import address_of
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
+from redist.runtime.copies.kernels import kernels
+from redist.runtime.copies.strided import Strided
 from redist.runtime.ranks.background import Queue, run_now
 from redist.runtime.ranks.control_page import ControlPages
+from redist.runtime.ranks.failure import Failure, failed
 from redist.runtime.ranks.leaving import tell_at_exit, wait_to_begin
 from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Meeting, Met
-from redist.runtime.ranks.mpi_failure import MpiFailure
-from redist.runtime.ranks.mpi_node import MpiNode
-from redist.runtime.ranks.waiting import TIMEOUT_S, gather, watch_over
-from redist.runtime.shm.segments import Bytes, Handle, attach
+from redist.runtime.ranks.node import Node
+from redist.runtime.ranks.signs import raise_if_forked
+from redist.runtime.ranks.tokens import Tag
+from redist.runtime.ranks.waiting import (
+    TIMEOUT_S,
+    gather,
+    may_call_mpi,
+    wait_for,
+    wait_until,
+    watch_over,
+)
+from redist.runtime.shm.segments import Bytes, Handle, attach, can_share
+
+
+@dataclass(frozen=True, eq=False)
+class MpiNode(Node):
+    """A node whose ranks have a communicator of their own."""
+
+    comm: MPI.Comm
+
+    @staticmethod
+    def find(comm: MPI.Comm, transport: str, node_size: int | None) -> MpiNode:
+        """**Collective.** The ranks that can map each other's memory, as far as MPI knows.
+
+        ``transport="mpi"`` leaves each rank alone; ``node_size`` pretends that nodes have this many.
+        """
+        colour = comm.rank if transport == "mpi" or not can_share() else 0
+        if node_size is not None:
+            colour = comm.rank // node_size
+        split = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
+        found = MpiNode._of(comm, split.Split(colour, key=comm.rank))
+        split.Free()
+        return found
+
+    def split(self, comm: MPI.Comm, works: bool) -> MpiNode:
+        """**Collective.** The same node, or ranks by themselves if it does not work for one of them."""
+        near = self.comm
+        if near.allreduce(int(works), op=MPI.MIN) == 0:
+            near = self.comm.Split(self.rank)
+            self.comm.Free()
+        return MpiNode._of(comm, near)
+
+    @staticmethod
+    def _of(comm: MPI.Comm, near: MPI.Comm) -> MpiNode:
+        told = near.allgather((comm.rank, os.getpid()))
+        nodes = comm.allgather(tuple(rank for rank, _ in told))
+        groups = tuple(node[0] for node in nodes)
+        compiled = comm.allreduce(int(kernels() is not None), op=MPI.MIN)
+        mine = kernels() if compiled else None
+        return MpiNode(comm.rank, nodes[comm.rank], groups, dict(told), mine, near)
+
+    def can_read_memory(self) -> bool:
+        """**Collective over the node.** Whether the system lets each rank read the others' memory."""
+        if self.kernels is None:
+            return False
+        mine, got = np.array([self.rank + 1], dtype=np.int64), np.zeros(1, dtype=np.int64)
+        places = self.comm.allgather(address_of(mine))
+        ok = True
+        for rank, address in zip(self.ranks, places, strict=True):
+            moves = CopyList.of([BufferCopy(0, 0, 1, 0, Strided(8, ()))])
+            try:
+                moves.read(self.pids[rank], np.array([address_of(got), address], dtype=np.uintp))
+            except TransferError:
+                ok = False
+            ok = ok and int(got[0]) == rank + 1
+        return bool(self.comm.allreduce(int(ok), op=MPI.MIN))
+
+
+class MpiFailure(Failure):
+    """What this rank knows of failures of a communicator: other nodes tell of theirs by messages.
+
+    Nobody is sent anything who may be gone: MPICH crashes on a message to a process that is.
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, node: Node, pages: ControlPages, timeout_s: float | None
+    ) -> None:
+        super().__init__(node, pages, timeout_s, comm.size)
+        self._comm = comm
+        self._told: list[MPI.Request] = []
+        """Words under way to others: MPI reads them as long as they are not there."""
+
+    def why_broken(self) -> str:
+        """**Local.** What users are told who go on after a failure; in a fork of a rank, another error."""
+        raise_if_forked()
+        return (
+            f"cannot use this communicator any more: an earlier transfer failed "
+            f"({self.broken}); go on with a new one, as from comm.Dup()"
+        )
+
+    def tell_other_nodes(self, how: str, reason: str) -> None:
+        """**Local.** Tell the ranks of other nodes, by messages that nobody waits for."""
+        for rank in range(self.size):
+            if rank not in self._node.ranks and may_call_mpi():
+                with contextlib.suppress(MPI.Exception):
+                    self._told.append(self._comm.isend((how, reason), rank, Tag.ABORT))
+
+    def may_get_messages(self) -> bool:
+        """**Local.** Whether this thread may call MPI."""
+        return may_call_mpi()
+
+    def raise_if_message(self) -> None:
+        """**Local.** Let MPI go on with what is under way; raise if another node has given up."""
+        status = MPI.Status()
+        if self._comm.Iprobe(MPI.ANY_SOURCE, Tag.ABORT, status):
+            how, text = self._comm.recv(source=status.source, tag=Tag.ABORT)
+            raise failed(status.source, how, text)
+
+    # Waiting
+
+    def wait(self, requests: list[Any]) -> None:
+        """Wait for a collective of MPI; raise if a rank fails meanwhile, or if it takes too long."""
+        self.count_wait()
+        wait_for(requests, self.timeout_s, self)
+
+    def wait_for_messages(self, requests: list[Any]) -> None:
+        """The same for messages, of which ranks may have different numbers."""
+        wait_for(requests, self.timeout_s, self)
+
+    def wait_until(self, is_done: Callable[[], bool]) -> None:
+        """The same until something is done that calls MPI itself."""
+        wait_until(is_done, self.timeout_s, self)
+
 
 Comm = MPI.Comm
 """For the layers that pass communicators on and never call MPI themselves."""

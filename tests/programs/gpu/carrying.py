@@ -13,7 +13,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from redist.runtime.cuda.transports import peers as cuda_peers
+from redist.runtime.cuda.transports import ipc as cuda_peers
 from redist.runtime.cuda.transports.carrier_choice import Choice
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
 from redist.runtime.cuda.transports.nccl import ByNccl, join

@@ -15,8 +15,7 @@ from redist.layout.dtype import DType
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.reductions import CudaReductionList
-from redist.runtime.cuda.kernels.rounds import CudaCopyList
+from redist.runtime.cuda.kernels.rounds import CudaCopyList, CudaReductionList
 
 GIB = 2**30
 SIZE = 5 * GIB

@@ -16,8 +16,7 @@ import numpy as np
 
 from redist.layout.dtype import DType
 from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.reductions import CudaReductionList
-from redist.runtime.cuda.kernels.rounds import CudaCopyList
+from redist.runtime.cuda.kernels.rounds import CudaCopyList, CudaReductionList
 from tests.programs.gpu.lists import Case, random_case, random_reduction, same_values
 
 REDUCTIONS = [("sum", "f32"), ("prod", "c64"), ("max", "i8"), ("min", "f64"), ("sum", "f16")]

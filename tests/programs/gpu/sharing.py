@@ -21,7 +21,6 @@ import numpy as np
 from mpi4py import MPI
 
 from redist.runtime.cuda.transports import ipc as cuda_peers
-from redist.runtime.cuda.transports import peers as joining
 from redist.runtime.cuda.transports import shared_gpu as cuda_sharing
 from redist.runtime.cuda.transports.ipc import OpenedMemory
 from tests.fakes import pretended_cupy as pretend
@@ -113,7 +112,7 @@ def program() -> int:
 
     with (
         patch.object(cuda_peers, "place_of", place_of),
-        patch.object(joining, "can_open", lambda world: []),
+        patch.object(cuda_peers, "can_open", lambda world: []),
         patch.object(cuda_sharing.GpuMates, "run", counted),
     ):
         status = fuzz.program()

@@ -22,7 +22,7 @@ from mpi4py import MPI
 import redist
 from redist.layout.tiles import tile_shapes
 from redist.plan.topology import Level
-from redist.runtime.ranks.mpi_node import MpiNode
+from redist.runtime.ranks.world import MpiNode
 from tests.programs.mpi.counting import Count, Held, give_back, held_bytes, proportional_bytes, tidy
 from tests.programs.together import all_well, main, meet
 

@@ -17,7 +17,7 @@ from mpi4py import MPI
 
 import redist
 from redist import ArrayType, Mesh
-from redist.runtime.ranks import mpi_node
+from redist.runtime.ranks import world as ranks_world
 from redist.runtime.ranks.world import world_of
 from tests.programs.pgas.drawing import xp
 from tests.programs.pgas.layouts import layouts
@@ -158,7 +158,7 @@ def program() -> int:
     args = parser.parse_args()
     comm: Any = None
     if args.messages:
-        mpi_node.can_share = lambda: False  # type: ignore[attr-defined]
+        ranks_world.can_share = lambda: False  # type: ignore[attr-defined]
         world = world_of(COMM)
         assert COMM.size == 1 or not world.one_node
         comm = world.comm = Counting(world.comm)  # type: ignore[assignment]

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from redist.errors import SpillError
-from redist.runtime.lanes.file_io import BLOCK_BYTES, BUFFER_BYTES, empty_aligned
-from redist.runtime.lanes.spill_file import SpillFile
+from redist.runtime.lanes.spill_file import BLOCK_BYTES, BUFFER_BYTES, SpillFile, empty_aligned
 from redist.runtime.lanes.stores import MemoryStore, bytes_of
 from redist.runtime.shm.first_fit import FirstFit
 from tests.tiers import sample

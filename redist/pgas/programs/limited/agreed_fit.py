@@ -23,7 +23,7 @@ from redist.pgas.spill.memory_limit import count_small, why_held
 from redist.pgas.tiles.tiled import Tiled
 from redist.pgas.watch.seam import plan_move
 from redist.program.tasks import TaskList
-from redist.runtime.lanes.file_io import BLOCK_BYTES
+from redist.runtime.lanes.spill_file import BLOCK_BYTES
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
 from redist.text.units import count_of, format_beside, format_bytes

@@ -1,26 +1,154 @@
-"""A round of a stage for the GPU: the same copies as on the host, each list one launch."""
+"""A round of a stage for the GPU: the same copies and reductions as on the host, each list one launch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from redist.errors import RedistError
 from redist.layout.dtype import DType
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import MAX_DIMS
+from redist.runtime.copies.reduce import check_reduces, combine, combines_on_gpu
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.blocking import Tuning
+from redist.runtime.cuda.kernels.chains import ReductionChain, chain_copies, turns_of
 from redist.runtime.cuda.kernels.launch import Key, Launch, Start, remembered
 from redist.runtime.cuda.kernels.pieces import WORD
-from redist.runtime.cuda.kernels.reductions import CudaReductionList
-from redist.runtime.cuda.kernels.tables import tables_of
+from redist.runtime.cuda.kernels.tables import Tables, tables_of
 from redist.runtime.schedule.compiler import Message, Round
+
+_ITEMS = {
+    "bool": ("unsigned char", 2),
+    "i8": ("signed char", 1),
+    "i16": ("short", 1),
+    "i32": ("int", 1),
+    "i64": ("long long", 1),
+    "u8": ("unsigned char", 1),
+    "u16": ("unsigned short", 1),
+    "u32": ("unsigned int", 1),
+    "u64": ("unsigned long long", 1),
+    "f16": ("unsigned short", 3),
+    "bf16": ("unsigned short", 4),
+    "f32": ("float", 0),
+    "f64": ("double", 0),
+    "c64": ("Complex64", 5),
+    "c128": ("Complex128", 5),
+}
+
+
+_TABULATED = 6
+"""The kind of elements of one byte: a table has the result for every two of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CudaReductionList:
+    """``dst = dst op src`` over moves, in order where they meet: one launch, or one for each turn.
+
+    ``chains`` come first, in a launch of their own.
+
+    >>> from redist.runtime.copies.strided import Strided
+    >>> moves = [BufferCopy(0, 0, k, 0, Strided(32, ())) for k in (1, 2, 3)]
+    >>> len(CudaReductionList.of(moves, "sum", DType.parse("f32")).turns)
+    3
+    >>> made = CudaReductionList.of(moves[1:], "sum", DType.parse("f32"), copies=moves[:1])
+    >>> len(made.chains), len(made.turns)
+    (1, 0)
+    """
+
+    chains: tuple[ReductionChain, ...]
+    turns: tuple[tuple[BufferCopy, ...], ...]
+    op: str
+    dtype: DType
+    tuning: Tuning
+    _launches: dict[Key, list[Launch]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        moves: Iterable[BufferCopy],
+        op: str,
+        dtype: DType,
+        tuning: Tuning | None = None,
+        copies: Iterable[BufferCopy] = (),
+    ) -> CudaReductionList:
+        """Prepare; moves into the same place become launches one after another.
+
+        Those of ``copies`` that begin a chain are made here, and must not be made elsewhere.
+        """
+        prelude_of(op, dtype)
+        chains, rest = chain_copies(copies, [move for move in moves if move.form.n_bytes])
+        turns = turns_of(list(rest))
+        return CudaReductionList(chains, turns, op, dtype, tuning or Tuning(waves=(1, 1, 1)))
+
+    def run(self, bases: Addresses, stream: int = 0) -> None:
+        """Start the reductions on a stream; ``bases`` has the address of every buffer."""
+        for start in self.bind(bases, stream):
+            start()
+
+    def bind(self, bases: Addresses, stream: int = 0) -> list[Start]:
+        """What starts the reductions of buffers that lie there, on a stream, one after another."""
+
+        def make() -> list[Launch]:
+            phases = (bases & np.uintp(WORD - 1)).tolist()
+            prelude = prelude_of(self.op, self.dtype)
+            return [Launch(tables, self.tuning, prelude) for tables in self.tables(phases)]
+
+        launches = remembered(self._launches, bases, stream, make)
+        return [launch.bind(bases, stream) for launch in launches]
+
+    def tables(self, phases: Sequence[int]) -> list[Tables]:
+        """What the kernel reads, launch by launch."""
+        least = least_word(self.op, self.dtype)
+        lists: list[Sequence[BufferCopy | ReductionChain]] = [self.chains, *self.turns]
+        return [tables_of(one, phases, self.tuning, least, folds=True) for one in lists if one]
+
+
+def least_word(op: str, dtype: DType) -> int:
+    """Bytes that are combined as one; the parts of complex numbers are added alone."""
+    return dtype.itemsize // (2 if op == "sum" and dtype.name[0] == "c" else 1)
+
+
+@lru_cache(maxsize=1)
+def _source() -> str:
+    return Path(__file__).with_name("combine.cu").read_text(encoding="utf-8")
+
+
+def _table(op: str, dtype: DType) -> str:
+    """The result for every two bytes, as computed on the host: 8 to a word."""
+    values = np.arange(2**8, dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        results = combine(op, dtype, np.repeat(values, 2**8), np.tile(values, 2**8))
+    words = ",".join(map(hex, results.view(np.uint64).tolist()))
+    return f"__device__ const unsigned long long TABLE[] = {{{words}}};"
+
+
+@lru_cache(maxsize=64)
+def prelude_of(op: str, dtype: DType) -> str:
+    """What stands before the copies' source to make reductions of them.
+
+    >>> prelude_of("max", DType.parse("bf16")).splitlines()[:3]
+    ['#define OP MAX', '#define ITEM unsigned short', '#define KIND_OF_ITEM 4']
+    """
+    if not combines_on_gpu(op, dtype):
+        known = ", ".join(_ITEMS)
+        raise RedistError(f"cannot take the {op} of {dtype} on the GPU; known: {known}, f8...")
+    check_reduces(op, dtype)
+    name = dtype.name
+    if op == "sum" and name[0] == "c":
+        name = "f32" if name == "c64" else "f64"
+    item, kind = _ITEMS.get(name, ("unsigned char", _TABULATED))
+    lines = [f"#define OP {op.upper()}", f"#define ITEM {item}", f"#define KIND_OF_ITEM {kind}"]
+    if kind == _TABULATED:
+        lines.append(_table(op, dtype))
+    return "\n".join((*lines, _source()))
+
 
 # Lists of strided copies between buffers of a GPU, prepared once and run many times.
 
@@ -165,12 +293,12 @@ class CudaRound:
     def take_apart(self, table: Addresses, stream: Any) -> None:
         """Start what follows the messages."""
         self.unpack.run(table, stream.ptr)
-        for combine in self.combines:
-            combine.run(table, stream.ptr)
+        for one in self.combines:
+            one.run(table, stream.ptr)
 
     def bind(self, table: Addresses, stream: Any) -> list[Start]:
         """What starts :meth:`fetch` and :meth:`take_apart` for buffers that lie there, on a stream."""
         starts = self.copies.bind(table, stream.ptr) + self.unpack.bind(table, stream.ptr)
-        for combine in self.combines:
-            starts += combine.bind(table, stream.ptr)
+        for one in self.combines:
+            starts += one.bind(table, stream.ptr)
         return starts

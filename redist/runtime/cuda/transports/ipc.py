@@ -1,4 +1,7 @@
-"""Open GPU memory and events of neighbours by CUDA IPC, and keep them open."""
+"""Open GPU memory and events of neighbours by CUDA IPC, and keep them open.
+
+GPUs of a node are joined so where all its ranks can; a carrier joins those of different nodes.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,15 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from redist.errors import RequestError
 from redist.runtime.cuda.arrays import device_address
 from redist.runtime.cuda.kernels.launch import driver, raise_if_refused
-from redist.runtime.cuda.transports.carrier_choice import own_gpu
+from redist.runtime.cuda.transports.carrier_choice import choose, own_gpu
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
-from redist.runtime.ranks.world import World
+from redist.runtime.ranks.world import World, world_of
 from redist.text.latest import Latest
 
 MOST_OPENED = 1024
@@ -310,3 +314,27 @@ def _read(rank: int, place: OpenedMemory) -> str:
     finally:
         runtime.ipcCloseMemHandle(there)
     return "" if int(got[0]) == _PROBE + rank else f"memory of rank {rank} reads as something else"
+
+
+def peers_of(comm: MPI.Comm, world: World) -> Peers:
+    """**Collective, the first time.** What joins the GPUs of a world.
+
+    If the ranks of a node cannot read each other's GPU memory, they are joined as if each were on a
+    node of its own. NCCL joins nodes unless only messages of MPI were asked for.
+    """
+    found = world.kept(Peers)
+    if found is not None:
+        return found
+    problems = can_open(world) if len(world.node.ranks) > 1 else []
+    bad = np.array([len(problems)], np.int64)
+    world.all_max(bad)
+    if bad[0]:
+        apart = world_of(comm, world.transport, 1, world.failure.timeout_s)
+        with apart.operation(world.failure.timeout_s):
+            found = peers_of(comm, apart)
+    else:
+        found = Peers(world)
+        if not world.one_node:
+            found.carrier = choose(world, world.transport != "mpi").carrier
+    found.problems = problems
+    return world.keep(found)
