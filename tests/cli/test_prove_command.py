@@ -17,9 +17,8 @@ from proofs.engine.run import theorems
 from redist import Mesh, synthesize
 from redist.check.families import unit_dims
 from redist.check.replay import check_plan
-from redist.judge.claims import THEOREMS, holds_for, rests_on
-from redist.judge.proof import Proof
-from redist.judge.sample import Sample, run_sample, smallest
+from redist.judge.proof import THEOREMS, Proof, holds_for, rests_on
+from redist.judge.simulation import Sample, run_sample, smallest
 from redist.plan.plan import Certificate
 from redist.plan.rates import FLAT
 from tests.cli.conftest import Run
