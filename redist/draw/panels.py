@@ -1,4 +1,8 @@
-"""Draw who holds what: one thumbnail of the array for each device, arranged like the mesh."""
+"""Draw a step: who holds what before and after it, and what moves.
+
+Who holds what is one thumbnail of the array for each device, arranged like the mesh. What moves is the name
+of the step, its figures, and a matrix of senders and receivers.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from redist.draw.flows import DrawnBox
+from redist.draw.flows import REST, Arrows, DrawnBox
 from redist.draw.view import Seats, View
 from redist.layout.array_type import ArrayType
+from redist.layout.axes import format_axes
 from redist.layout.tiles import grid
+from redist.plan.steps import Slice, Step
 from redist.text.svg import Figure, boxes, column, lines, rect, text, text_on, with_title
-from redist.text.units import format_bytes
+from redist.text.units import format_bytes, format_time
 
 _WIDTH = 330
 _BADGE = 13
@@ -120,4 +126,133 @@ def _facts(t: ArrayType, seats: Seats) -> list[str]:
         out.append(f"striped: partial values, the {t.pending_op} of {g} devices is still to come")
     if seats.n_shown < t.mesh.n_devices:
         out.append(f"drawn: the first {seats.n_shown} of {t.mesh.n_devices} devices")
+    return out
+
+
+# What moves in a step.
+
+
+_STEP_WIDTH = 210
+_ROOM = 150
+
+_MEANING = {
+    "slice": "every device keeps a part of what it has; nothing moves",
+    "all_gather": "every device collects the tiles of its group",
+    "all_to_all": "every device swaps parts of its tile within its group",
+    "all_permute": "whole tiles change hands",
+    "exchange": "every device fetches exactly what it lacks",
+    "reduce_scatter": "partial values are sent to their new owner and combined there",
+    "all_reduce": "every group combines its partial values; all members get the result",
+}
+
+
+def step_figure(
+    number: int, step: Step, before: ArrayType, arrows: Arrows | None, colours: Mapping[int, str]
+) -> Figure:
+    """Draw the middle of a step's row: arrow, text and matrix."""
+    parts = [
+        lines([f"step {number + 1}: {step.op}"], 15, "ink", weight=700),
+        _arrow(),
+        lines([_meaning(step)], 11, "ink", 36),
+        lines(_figures(step, before), 10.5, "soft", 38),
+    ]
+    if arrows is not None and arrows.pairs:
+        parts.append(_matrix(arrows, colours))
+    elif step.received_bytes:
+        parts.append(lines(["(too many pieces to draw who sends what)"], 10.5, "soft", 38))
+    figure = column(parts, 7)
+    return Figure(_STEP_WIDTH, figure.height, figure.body)
+
+
+def _meaning(step: Step) -> str:
+    match step.action:
+        case Slice(pending=pending) if pending:
+            return "every value stays once, neutral elements fill the rest; nothing moves"
+        case _:
+            return _MEANING[step.op]
+
+
+def _arrow() -> Figure:
+    return Figure(
+        _STEP_WIDTH,
+        14,
+        f'<path class="arrow" d="M0 5H{_STEP_WIDTH - 16}V0L{_STEP_WIDTH} 7L{_STEP_WIDTH - 16} 14V9H0Z"/>',
+    )
+
+
+def _figures(step: Step, before: ArrayType) -> list[str]:
+    if before.mesh != step.after.mesh:
+        over = "between two meshes"
+    else:
+        axes = format_axes(before.mesh, step.over).replace(",", ", ")
+        over = f"over {axes}: groups of {step.group}" if axes else "within each device"
+    if not step.received_bytes:
+        return [over]
+    least, most = (format_bytes(n) for n in step.received_range_bytes)
+    each = most if least == most else f"{least} to {most}"
+    few, many = step.messages_range
+    count = str(many) if few == many else f"{few} to {many}"
+    out = [
+        over,
+        f"received: {format_bytes(step.received_bytes)} in all, {each} per device, "
+        f"{count} message{'' if many == 1 else 's'} each",
+        f"modelled time: {format_time(step.time_ps)}"
+        + (f" in {step.rounds} rounds" if step.rounds > 1 else ""),
+    ]
+    return out
+
+
+def _matrix(arrows: Arrows, colours: Mapping[int, str]) -> Figure:
+    """Rows are senders, columns receivers; the darker a cell the more bytes."""
+    n = max(len(arrows.senders), len(arrows.receivers))
+    size = max(2.3, min(17.0, _ROOM / n))
+    strip = min(size, 11.0)
+    left, top = 14.0 + strip + 2, 14.0 + strip + 2
+    w, h = len(arrows.receivers) * size, len(arrows.senders) * size
+    body = rect(left, top, w, h, "void", stroke_width="0.7")
+    body += text(left, 9, "receiver", 9, "soft")
+    label = text(0, 0, "sender", 9, "soft")
+    body += f'<g transform="translate(9 {top + h:.1f}) rotate(-90)">{label}</g>'
+    for j, rank in enumerate(arrows.receivers):
+        body += _key(rank, left + j * size, 14, size, strip, size, colours)
+    for i, rank in enumerate(arrows.senders):
+        body += _key(rank, 14, top + i * size, strip, size, size, colours)
+    body += Figure(w, h, _cells(arrows, size)).at(left, top)
+    notes = [arrows.note, "dot: the device has a part already"]
+    if REST in arrows.senders:
+        notes.append("last row: senders that are not drawn")
+    caption = lines(notes if arrows.keeps else notes[:1], 9.5, "soft")
+    return column([Figure(left + w, top + h, body), caption], 4)
+
+
+def _cells(arrows: Arrows, size: float) -> str:
+    """Cells of one shade are one element, so that large pictures stay small files."""
+    largest = max((n for (rank, _), n in arrows.pairs.items() if rank != REST), default=1)
+    seam = 0.4 if size > 5 else 0.0
+    columns = {rank: j for j, rank in enumerate(arrows.receivers)}
+    rows = {rank: i for i, rank in enumerate(arrows.senders)}
+    shades: dict[str, list[tuple[float, float, float, float]]] = defaultdict(list)
+    for (sender, receiver), amount in arrows.pairs.items():
+        shade = 0.18 + 0.82 * min(1.0, round(amount / largest, 1))
+        place = (columns[receiver] * size + seam, rows[sender] * size + seam)
+        shades[f"{shade:.2f}"].append((*place, size - 2 * seam, size - 2 * seam))
+    out = "".join(boxes(places, "cell", fill_opacity=shade) for shade, places in shades.items())
+    r = max(0.7, min(2.2, size / 5))
+    for rank in sorted(arrows.keeps):
+        if rank in rows and rank in columns and (rank, rank) not in arrows.pairs:
+            x, y = (columns[rank] + 0.5) * size, (rows[rank] + 0.5) * size
+            out += f'<circle class="dot" cx="{x:.2f}" cy="{y:.2f}" r="{r:.2f}"/>'
+    return out
+
+
+def _key(
+    rank: int, x: float, y: float, w: float, h: float, size: float, colours: Mapping[int, str]
+) -> str:
+    colour = colours.get(rank, _OTHER)
+    out = rect(x, y, w, h, fill=colour)
+    if size >= 11 and len(str(rank)) <= 2:
+        label = "..." if rank == REST else str(rank)
+        out += text(
+            x + w / 2, y + h / 2 + 2.8, label, 8, anchor="middle", fill=text_on(colour), weight=700
+        )
     return out
