@@ -49,8 +49,8 @@ def race(case: Case, repeat: int) -> dict[str, Any]:
 
     import redist.jax
     from redist.jax.choose import goes_as_bits
+    from redist.lower.calls import peak_bytes
     from redist.lower.lowering import lower_plan
-    from redist.lower.memory import peak_bytes
     from redist.plan.rates import XLA
 
     source, target = case.source, case.target

@@ -24,9 +24,10 @@ from redist.lower.calls import (
     Scatter,
     Select,
     Swap,
+    peak_bytes,
+    sizes_of,
 )
 from redist.lower.lowering import lower_plan
-from redist.lower.memory import peak_bytes, sizes_of
 from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.rates import XLA, XLA_BYTE_PS, XLA_CALL_PS, XLA_LOOSE_PS

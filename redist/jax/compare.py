@@ -15,9 +15,9 @@ from redist.jax.arguments import checked
 from redist.jax.choose import goes_as_bits, is_reused, parts_of
 from redist.jax.moves import LeafMove, is_on_devices, plan_between
 from redist.jax.trees import given_away, moves_of, order_of, others_bytes, steps_of
+from redist.lower.calls import peak_bytes
 from redist.lower.hlo import received_bytes
 from redist.lower.lowering import lower_plan
-from redist.lower.memory import peak_bytes
 from redist.plan.plan import Plan
 from redist.plan.rates import XLA
 from redist.text.columns import table
