@@ -8,9 +8,8 @@ from mpi4py import MPI
 
 from redist.measure.cases import Case, make_case
 from redist.measure.compare import compare
-from redist.measure.contenders.by_hand import AlltoallwByHand
+from redist.measure.contenders.by_hand import AlltoallwByHand, GatherAndSlice
 from redist.measure.contenders.contender import Contender, Ends
-from redist.measure.contenders.naive import GatherAndSlice
 from redist.measure.timing import Stopwatch
 
 

@@ -1,8 +1,11 @@
-"""What an expert writes by hand: one MPI collective that does the whole work."""
+"""What is written without redist: by hand, one MPI collective that does the whole work, and naively.
+
+Naive is what someone writes first: bring everything everywhere, then keep one's own part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from mpi4py import MPI
@@ -10,8 +13,111 @@ from mpi4py.util import dtlib
 
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
-from redist.measure.contenders.naive import why_no_reduction
 from redist.measure.values import AnyArray, ValueBox, boxes
+
+
+class GatherAndSlice(Contender):
+    """All-gather all tiles, put the array together, keep a slice; the buffers are made once."""
+
+    label = "naive all-gather"
+
+    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
+        super().__init__(case, comm, ends)
+        shape, dtype = case.source.shape, case.source.dtype.to_numpy()
+        first: dict[ValueBox, int] = {}
+        for rank, box in sorted(boxes(case.source).items()):
+            first.setdefault(box, rank)
+        self._own = self.input if comm.rank in first.values() else np.empty(0, dtype)
+        counts = dict.fromkeys(range(comm.size), 0)
+        counts |= {rank: int(np.prod(box.shape)) for box, rank in first.items()}
+        self._flat = np.zeros(sum(counts.values()), dtype)
+        self._recv = [self._flat, list(counts.values()), dtlib.from_numpy_dtype(dtype)]
+        # Blocks of rows in the order of ranks are the array itself; others are put in their place.
+        stacked = all(box.shape[1:] == shape[1:] for box in first)
+        stacked = stacked and list(first) == sorted(first, key=lambda box: box.lo)
+        self._whole = self._flat.reshape(shape) if stacked else np.zeros(shape, dtype)
+        self._moves = [] if stacked else list(self._places(first))
+
+    @classmethod
+    def cannot(cls, case: Case) -> str | None:
+        """It moves values and adds none."""
+        return None if case.source.pending_op is None else "it adds nothing up"
+
+    def run(self) -> None:
+        """Gather, put together, slice. **Collective over `comm`.**"""
+        self.comm.Allgatherv(self._own, self._recv)
+        for place, tile in self._moves:
+            np.copyto(place, tile)
+        _keep(self, self._whole)
+
+    def _places(self, first: dict[ValueBox, int]) -> Iterator[tuple[AnyArray, AnyArray]]:
+        """For every tile, where it goes in the array and where it was received."""
+        start = 0
+        for box in first:
+            stop = start + int(np.prod(box.shape))
+            place = tuple(map(slice, box.lo, box.hi))
+            yield self._whole[place], self._flat[start:stop].reshape(box.shape)
+            start = stop
+
+
+class JustSlice(Contender):
+    """Every rank has the whole array already."""
+
+    label = "slice"
+
+    @classmethod
+    def cannot(cls, case: Case) -> str | None:
+        """Every rank that needs a tile must hold the array."""
+        source = case.source
+        there = set(case.target.mesh.ranks) <= set(source.mesh.ranks)
+        if there and not any(source.dims) and source.pending_op is None:
+            return None
+        return "the ranks do not hold the whole array"
+
+    def run(self) -> None:
+        """Copy a slice. **Local.**"""
+        if self.input is not None:
+            _keep(self, self.input)
+
+
+class ReduceAndSlice(Contender):
+    """Every rank holds a partial value of the whole array: Allreduce, keep a slice."""
+
+    label = "naive Allreduce"
+
+    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
+        super().__init__(case, comm, ends)
+        self._whole = np.zeros(case.source.shape, case.source.dtype.to_numpy())
+
+    @classmethod
+    def cannot(cls, case: Case) -> str | None:
+        """Sums of which every rank holds a part."""
+        if not any(case.target.dims):
+            return "one Allreduce is all there is: see by hand"
+        return why_no_reduction(case)
+
+    def run(self) -> None:
+        """Add up, slice. **Collective over `comm`.**"""
+        self.comm.Allreduce(self.input, self._whole, MPI.SUM)
+        _keep(self, self._whole)
+
+
+def why_no_reduction(case: Case) -> str | None:
+    """Why a case is not one sum of which every rank of one mesh holds a part; None if it is."""
+    source, target = case.source, case.target
+    if source.pending_op != "sum" or target.pending_op is not None:
+        return "written for a pending sum that is resolved"
+    if any(source.dims) or source.mesh != target.mesh:
+        return "written for one mesh and partial values of the whole array"
+    if np.prod([part.size for part in source.pending_axes]) != source.mesh.n_devices:
+        return "written for a sum over all ranks"
+    return None
+
+
+def _keep(contender: Contender, whole: AnyArray) -> None:
+    if contender.output is not None and contender.target_box is not None:
+        place = tuple(map(slice, contender.target_box.lo, contender.target_box.hi))
+        np.copyto(contender.output, whole[place])
 
 
 class AlltoallwByHand(Contender):

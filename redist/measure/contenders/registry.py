@@ -14,9 +14,15 @@ from mpi4py import MPI
 
 from redist.errors import RequestError
 from redist.measure.cases import Case
-from redist.measure.contenders.by_hand import AllReduceByHand, AlltoallwByHand, ReduceScatterByHand
+from redist.measure.contenders.by_hand import (
+    AllReduceByHand,
+    AlltoallwByHand,
+    GatherAndSlice,
+    JustSlice,
+    ReduceAndSlice,
+    ReduceScatterByHand,
+)
 from redist.measure.contenders.contender import Contender, Ends
-from redist.measure.contenders.naive import GatherAndSlice, JustSlice, ReduceAndSlice
 from redist.runtime.transfer import Transfer
 
 # redist itself: on its own buffers, on any arrays, and without shared memory.
