@@ -15,8 +15,7 @@ import numpy as np
 
 from redist.arrange.domain import TypeDomain
 from redist.arrange.ein_graph import EinGraph
-from redist.arrange.solving.live_rows import LiveRows, LiveTable
-from redist.arrange.solving.network import Costs, CostTable
+from redist.arrange.solving.network import Costs, CostTable, LiveRows, LiveTable
 from redist.arrange.strategies import Ways
 from redist.layout.cuts import Ints
 

@@ -14,9 +14,17 @@ from redist.arrange.judge_layouts import judge_layouts
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.solving import linear_program
-from redist.arrange.solving.live_rows import PRICE_UNIT, LiveRows, LiveTable, PricedBytes
 from redist.arrange.solving.memory_limit import Mixer, fit_memory, least_peak
-from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, try_all
+from redist.arrange.solving.network import (
+    FORBIDDEN,
+    PRICE_UNIT,
+    CostNetwork,
+    CostTable,
+    LiveRows,
+    LiveTable,
+    PricedBytes,
+    try_all,
+)
 from redist.errors import CheckError, NoPlanError, RequestError
 from redist.layout.axes import whole
 from redist.plan.rates import DeviceCosts

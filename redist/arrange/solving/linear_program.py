@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.arrange.solving.live_rows import LiveRows
-from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Solution
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, LiveRows, Solution
 
 SLACK = 1e-6
 """Share of the cost by which a bound in floating point may be too high."""

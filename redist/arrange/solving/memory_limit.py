@@ -15,8 +15,16 @@ import numpy as np
 
 from redist.arrange.solving.elimination import eliminate
 from redist.arrange.solving.linear_program import least_peak_by_program, solve_by_program
-from redist.arrange.solving.live_rows import PRICE_UNIT, LiveRows, LiveTable, PricedBytes
-from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, Solution
+from redist.arrange.solving.network import (
+    FORBIDDEN,
+    PRICE_UNIT,
+    CostNetwork,
+    CostTable,
+    LiveRows,
+    LiveTable,
+    PricedBytes,
+    Solution,
+)
 from redist.errors import NoPlanError
 from redist.text.extras import install_line
 from redist.text.units import ceil_div, format_bytes
