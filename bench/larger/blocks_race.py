@@ -36,10 +36,10 @@ from redist.measure.timing import meet
 from redist.pgas.memory import BUFFERS, TileMemory
 from redist.pgas.programs.limited.compile_within import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
+from redist.pgas.programs.limited.report import busy_s
 from redist.pgas.programs.signature import sign
 from redist.pgas.spill.memory_limit import stored_tile
 from redist.runtime.lanes.spill_file import empty_aligned
-from redist.runtime.lanes.timeline import busy_s
 from redist.runtime.lanes.vertex_table import LanePolicy
 from redist.text.units import format_bytes
 

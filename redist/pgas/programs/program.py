@@ -20,7 +20,7 @@ from redist.pgas.programs.compile import ProgramCompiler
 from redist.pgas.programs.compiled import Compiled
 from redist.pgas.programs.limited.compile_within import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
-from redist.pgas.programs.limited.report import RunTimeline, named_spans
+from redist.pgas.programs.limited.report import RunTimeline, live_bytes, named_spans
 from redist.pgas.programs.passes.order import ALWAYS
 from redist.pgas.programs.prepare import AS_WRITTEN, PLANNED, ProgramOptions
 from redist.pgas.programs.signature import Signature, sign
@@ -30,7 +30,6 @@ from redist.pgas.spill.spill_store import spill_folder
 from redist.pgas.structures import replaced
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tiled
-from redist.runtime.lanes.timeline import live_bytes
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.text.units import room_from
 

@@ -15,12 +15,21 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from redist.runtime.lanes.residencies import LiveTiles
 from redist.runtime.lanes.stores import UnderWay
-from redist.runtime.lanes.timeline import LaneSpan
 from redist.runtime.lanes.vertex_table import HERE, LOAD, NOW, STORE, LanePolicy, VertexTable
+
+
+class LaneSpan(NamedTuple):
+    """A vertex on its lane, in seconds since the graph began; frees take no time and are left out."""
+
+    lane: str
+    vertex: int
+    begin_s: float
+    end_s: float
+
 
 # Which vertices are ready, and for whom: counts of what each waits for, and a heap for every lane.
 

@@ -10,10 +10,9 @@ from typing import Any
 from redist.errors import RedistError, RequestError, SpillError, TransferError
 from redist.program.memory_graph import MemoryGraph
 from redist.program.tasks import digest_of
-from redist.runtime.lanes.loop import LaneLoop, nothing
+from redist.runtime.lanes.loop import LaneLoop, LaneSpan, nothing
 from redist.runtime.lanes.residencies import LiveTiles, MakeTile
 from redist.runtime.lanes.stores import TileStore
-from redist.runtime.lanes.timeline import LaneSpan
 from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork, VertexTable
 from redist.runtime.ranks.agreement import gather_answers, raise_unless_agreed
 from redist.runtime.ranks.meeting import Met

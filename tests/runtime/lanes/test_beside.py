@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from redist.check.certify_memory import certify_memory
+from redist.pgas.programs.limited.report import busy_s, tile_names, what_ran
 from redist.program.memory_graph import Credit, MemoryGraph, MemoryPlace, Residency, Vertex
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
+from redist.runtime.lanes.loop import LaneSpan
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.stores import MemoryStore
-from redist.runtime.lanes.timeline import LaneSpan, busy_s, tile_names, what_ran
 from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
 
 TILES = (

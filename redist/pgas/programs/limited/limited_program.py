@@ -43,10 +43,9 @@ from redist.pgas.tiles.tiled import Tiled, held_by, hold, hold_stored
 from redist.pgas.watch.seam import plan_move
 from redist.plan.rates import device_costs
 from redist.runtime.cuda.arrays import current_stream
-from redist.runtime.lanes.loop import nothing
+from redist.runtime.lanes.loop import LaneSpan, nothing
 from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner, make_together, run_together
 from redist.runtime.lanes.stores import TileStore
-from redist.runtime.lanes.timeline import LaneSpan
 from redist.runtime.lanes.vertex_table import LanePolicy
 from redist.runtime.ranks.agreement import gather_answers, raise_unless_agreed
 from redist.runtime.ranks.collectives import all_fit
