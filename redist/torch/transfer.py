@@ -15,12 +15,9 @@ from redist.plan.pieces import Shape
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.runtime.schedule.stages import TransferStages
-from redist.torch.combine import fill_with_identity
-from redist.torch.device_stage import DeviceStage
-from redist.torch.host_stage import HostStage
 from redist.torch.layouts import to_torch
-from redist.torch.memory import SharedMemory
-from redist.torch.ranks import Ranks
+from redist.torch.ranks import Ranks, SharedMemory
+from redist.torch.stage import DeviceStage, HostStage, fill_with_identity
 
 # New tiles in memory, asked for in large pages: the system hands these out many times faster.
 

@@ -17,8 +17,7 @@ from redist.plan.topology import Topology
 from redist.runtime.ranks.answers import MOST_TRANSFERS, made_by_first
 from redist.runtime.ranks.tokens import NEW, Token, request_token
 from redist.text.latest import Latest
-from redist.torch.memory import SharedMemory
-from redist.torch.ranks import Ranks
+from redist.torch.ranks import Ranks, SharedMemory
 from redist.torch.requests import Ends, Request, agreed_ends, error_of_all
 from redist.torch.transfer import Tensors, TensorTransfer
 
