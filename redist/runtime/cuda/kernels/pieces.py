@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from redist.errors import TransferError
 from redist.runtime.cuda.kernels.bits import BlockDim
-from redist.runtime.cuda.kernels.blocking import Tuning
-from redist.runtime.cuda.kernels.cells import cut_cells, fast_dims
+from redist.runtime.cuda.kernels.blocking import Tuning, cut_cells, fast_dims
 from redist.runtime.cuda.kernels.chains import ReductionChain
 from redist.runtime.cuda.kernels.records import CELLS, LOOSE
 

@@ -16,7 +16,7 @@ LOOSE = 5
 """In place of log2 of a word: long runs that lie anywhere. The kernel aligns what it writes."""
 
 CELLS = {6: 1, 7: 2}
-"""In place of log2 of a word: transposes of elements of this many bytes, in words of 4; see cells.py."""
+"""In place of log2 of a word: transposes of elements of this many bytes, in words of 4; see blocking.py."""
 
 NEVER = 0xFFFFFFFF
 """The limit of a shape whose tiles are never whole."""

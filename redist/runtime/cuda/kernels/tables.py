@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from redist.errors import TransferError
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.bits import BlockDim
-from redist.runtime.cuda.kernels.blocking import BlockShape, Tuning, shape_of
-from redist.runtime.cuda.kernels.cells import cell_shape
+from redist.runtime.cuda.kernels.blocking import BlockShape, Tuning, cell_shape, shape_of
 from redist.runtime.cuda.kernels.chains import ReductionChain
 from redist.runtime.cuda.kernels.pieces import GpuPiece, pieces_of
 from redist.runtime.cuda.kernels.records import CELLS, KIND_AT, LOOSE, MAX_GROUP, MEMBER, ROW, SHAPE
