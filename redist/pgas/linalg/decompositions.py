@@ -15,8 +15,8 @@ from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.global_array import Array
-from redist.pgas.linalg import panel_solve, tall_qr
-from redist.pgas.linalg.equations import is_large
+from redist.pgas.linalg import tall_qr
+from redist.pgas.linalg.equations import is_large, solve_by_panels
 from redist.pgas.linalg.matrices import (
     check_matrices,
     identity_like,
@@ -141,7 +141,7 @@ def inv(x: T, /) -> T:
     """**Collective.** Inverses; that of one matrix too large for a rank stays cut by rows."""
     check_matrices("inv", x, square=True)
     if x.ndim == 2 and x.size and is_large(x):
-        return panel_solve.solve(x, identity_like(x))
+        return solve_by_panels(x, identity_like(x))
     return per_matrix("inv", np.linalg.inv, x, [(x.shape[-2:], x.dtype)])[0]
 
 

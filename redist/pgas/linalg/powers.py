@@ -12,7 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
 from redist.pgas.creation import eye, zeros
 from redist.pgas.elementwise.apply import astype
-from redist.pgas.elementwise.where import where
+from redist.pgas.elementwise.binary import where
 from redist.pgas.global_array import Array
 from redist.pgas.linalg.decompositions import inv
 from redist.pgas.linalg.matrices import check_matrices, identity_like

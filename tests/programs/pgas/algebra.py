@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.linalg import equations, panel_solve
+from redist.pgas.linalg import equations
 from tests.programs.pgas.drawing import Draw, Values, wrong, xp
 from tests.programs.pgas.rounds import Check, names_of, run_checks
 from tests.programs.together import main
@@ -163,8 +163,8 @@ def vectors(draw: Draw) -> str | None:
 
 def large(draw: Draw) -> str | None:
     """A system that stays cut by rows, and one that is singular."""
-    before, panel = equations.WHOLE_BYTES, panel_solve.PANEL
-    equations.WHOLE_BYTES, panel_solve.PANEL = 0, 5
+    before, panel = equations.WHOLE_BYTES, equations.PANEL
+    equations.WHOLE_BYTES, equations.PANEL = 0, 5
     try:
         mesh, n = draw.mesh(), int(draw.rng.integers(1, 40))
         dtype = str(draw.rng.choice(DTYPES))
@@ -184,7 +184,7 @@ def large(draw: Draw) -> str | None:
             return found
         return f"{what}: no error for a singular matrix"
     finally:
-        equations.WHOLE_BYTES, panel_solve.PANEL = before, panel
+        equations.WHOLE_BYTES, equations.PANEL = before, panel
 
 
 def refused(draw: Draw) -> str | None:
