@@ -9,8 +9,7 @@ from pathlib import Path
 from redist.errors import ReadError
 from redist.pgas.files import csv, parquet
 from redist.pgas.files.csv_fields import Dialect
-from redist.pgas.files.other_names import READING, says_ours
-from redist.pgas.files.same_call import same_call
+from redist.pgas.files.same_call import READING, same_call, says_ours
 from redist.pgas.files.shares import File, look, must_have_data
 from redist.runtime.ranks.world import Comm, comm_or_world
 

@@ -29,8 +29,7 @@ from redist.pgas.files.lines import (
     pieces,
     too_short,
 )
-from redist.pgas.files.other_names import READING, says_ours
-from redist.pgas.files.same_call import same_call
+from redist.pgas.files.same_call import READING, same_call, says_ours
 from redist.pgas.files.shares import (
     File,
     Tell,

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, ReadError, RedistError, WriteError
 from redist.layout.mesh import Mesh
 from redist.pgas.creation import Type
-from redist.pgas.files.blocks import within
-from redist.pgas.files.columns import Columns, Table, width_of
+from redist.pgas.files.blocks import Columns, Table, width_of, within
 from redist.pgas.files.new_file import NewFile, new_file
-from redist.pgas.files.other_names import READING_PARQUET, WRITING, says_ours
-from redist.pgas.files.same_call import same_call
+from redist.pgas.files.same_call import READING_PARQUET, WRITING, same_call, says_ours
 from redist.pgas.files.shares import (
     File,
     Wanted,
