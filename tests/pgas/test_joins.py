@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import redist
 from redist import pgas
 from redist.errors import ArgumentError, ArgumentTypeError
+from redist.pgas.joins.ein import as_fixed
 from redist.pgas.joins.ein_kernel import COMBINING, Aggregation, choose_block, run_blocks
-from redist.pgas.joins.named_joins import as_fixed
 from redist.pgas.joins.trace_join import Join, trace_join
 
 F8 = np.dtype("f8")
