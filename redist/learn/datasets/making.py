@@ -15,7 +15,7 @@ from redist.layout.tiles import Box
 from redist.learn.given import one_random_state
 from redist.pgas.creation import Type, make
 from redist.pgas.global_array import Array
-from redist.pgas.random.philox import Stream
+from redist.pgas.random.generators import Stream
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.layouts import MeshLike, dtype_of
 from redist.pgas.tiles.tiled import Tile
