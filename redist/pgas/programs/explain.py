@@ -15,7 +15,7 @@ from redist.pgas.ghosts.stand_ins import PretendedRanks, pretend
 from redist.pgas.ghosts.traffic import Exchanger, TileMover, movers_in
 from redist.pgas.global_array import Array
 from redist.pgas.programs.capture import Capture, capture
-from redist.pgas.programs.graphing import graph_of
+from redist.pgas.programs.compiled import graph_of
 from redist.pgas.programs.outside import find_outside
 from redist.pgas.programs.passes.tidy import share_equal
 from redist.pgas.programs.planning.plan_calls import ProgramCosts
