@@ -38,7 +38,7 @@ from redist.pgas.elementwise.binary import (
     not_equal, pow, remainder, subtract,
 )  # fmt: skip
 from redist.pgas.elementwise.binary import isclose
-from redist.pgas.elementwise.where import clip, nan_to_num, where
+from redist.pgas.elementwise.binary import clip, nan_to_num, where
 from redist.pgas.elementwise.unary import (
     abs, acos, acosh, asin, asinh, atan, atanh, bitwise_invert, ceil, conj, cos, cosh, exp, expm1,
     floor, imag, isfinite, isinf, isnan, log, log1p, log2, log10, logical_not, negative, positive,

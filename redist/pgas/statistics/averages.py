@@ -11,7 +11,7 @@ from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas import reductions
 from redist.pgas.elementwise import unary
 from redist.pgas.elementwise.apply import apply, astype
-from redist.pgas.elementwise.where import clip
+from redist.pgas.elementwise.binary import clip
 from redist.pgas.ordering.searching import beside
 from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes import diagonals
