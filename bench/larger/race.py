@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
 
-from bench.larger.layers import HostTiles, LayerChain, given_to
+from bench.larger.layers import LayerChain, Make, given_to
 from bench.problems.judge import WrongPlanError
 from bench.report.report import Row, Table, Tables
 from redist.check.certify_memory import certify_memory
 from redist.offload.compile import compile_memory, least_memory
+from redist.pgas.memory import TileMemory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.lanes.loop import nothing
@@ -42,23 +44,26 @@ def run(
     """
     chain = LayerChain(layers, rows, side)
     weights, x = chain.values()
-    make = chain.tiles()
+    make = chain.tiles(TileMemory())
     want = chain.straight(weights, x, make)
     alone_s = median_s(lambda: chain.straight(weights, x, make), repeats)
     store = SpillFile(folder)
-    try:
+    with ExitStack() as stack:
+        stack.callback(store.close)
         given = given_to(store, weights, x)
         read_s = median_s(lambda: read_all(chain, store, given, make), repeats)
         n_bytes = chain.n_layers * chain.weight_bytes
         byte_fs = int(read_s / n_bytes * 1e15)
         task_ps = int(alone_s / (2 * chain.n_layers) * 1e12)
         graphs = compiled(chain, task_ps, byte_fs)
-        runners = {
-            (share, policy): GraphRunner(graph, chain.work(), [store], make, policy=policy)
-            for share, graph in graphs.items()
-            for make in [chain.tiles(graph.places[0].limit_bytes)]
-            for policy in map(LanePolicy, POLICIES)
-        }
+        runners = {}
+        for share, graph in graphs.items():
+            memory = TileMemory()  # what is dead in it stays within the limit, too
+            stack.enter_context(memory.planned(graph.places[0].limit_bytes or 0))
+            tiles = chain.tiles(memory)
+            for policy in map(LanePolicy, POLICIES):
+                runner = GraphRunner(graph, chain.work(), [store], tiles, policy=policy)
+                runners[share, policy] = runner
         times: dict[Any, list[float]] = {key: [] for key in (ALONE, *runners)}
         for repeat in range(repeats + 1):
             if repeat:
@@ -71,8 +76,6 @@ def run(
                 if repeat:
                     times[key].append(seconds)
                 del outcome
-    finally:
-        store.close()
     kind = "direct I/O" if store.is_direct else "pages written out and dropped"
     notes = (
         f"in memory alone {np.median(times[ALONE]):.3f} s; reading all weights once {read_s:.3f} s: "
@@ -137,7 +140,7 @@ def judge(graph: MemoryGraph, outcome: Any, want: Any) -> None:
 
 
 def read_all(
-    chain: LayerChain, store: SpillFile, given: dict[tuple[int, int], Any], make: HostTiles
+    chain: LayerChain, store: SpillFile, given: dict[tuple[int, int], Any], make: Make
 ) -> None:
     """Read every weight once, as loads do."""
     for number in range(chain.n_layers):
