@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import redist
 from bench.layouts.workload import Workload, arrays_in, cut_text, error_of
-from redist import ArgumentError, RedistError, pgas
+from redist import RedistError, pgas
 from redist.pgas.programs.capture import capture
 from redist.pgas.programs.planning.plan_calls import ProgramCosts, plan_calls
 from redist.pgas.programs.planning.plan_program import types_of
@@ -67,17 +67,18 @@ def finished(array: Any) -> Any:
     return array if done is array.type else array.to(done)
 
 
-def way_of(workload: Workload, name: str) -> Way | None:
-    """A workload in one of the ways; None if this version of redist refuses it. **Collective.**"""
+def way_of(workload: Workload, name: str) -> Way:
+    """A workload in one of the ways. **Collective.**"""
     function: Any = workload.of(pgas)
     if name != EAGER:
-        try:
-            function = pgas.program(layouts=name)(function)
-        except ArgumentError:
-            return None
+        function = pgas.program(layouts=name)(function)
+    return Way(name, function, tuple(arrays_of(workload)), workload.stay)
+
+
+def arrays_of(workload: Workload) -> list[Any]:
+    """The arguments of a workload as global arrays. **Collective.**"""
     pairs = zip(workload.make(), workload.cuts, strict=True)
-    arrays = [pgas.asarray(one, type=cut_text(cut, one.ndim)) for one, cut in pairs]
-    return Way(name, function, tuple(arrays), workload.stay)
+    return [pgas.asarray(one, type=cut_text(cut, one.ndim)) for one, cut in pairs]
 
 
 def count(comm: MPI.Intracomm, way: Way) -> tuple[Received, list[Any]]:

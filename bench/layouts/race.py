@@ -33,8 +33,6 @@ from redist.measure.timing import Stopwatch
 
 RANKS = 4
 KIB = 1024
-REFUSED = "refused"
-"""What stands in the place of planned layouts if this version of redist does not have them."""
 
 
 def run(n: int = 7, only: str = "") -> Tables:
@@ -71,39 +69,34 @@ def received(data: Mapping[str, Any]) -> Table:
         "as written, planned, planned again",
         "reached: by the third call",
         "results are compared with NumPy in double precision first",
-        *_refused(data),
     )
     title = f"Bytes that one call of a program receives, {data['ranks']} ranks, {data['mpi']}"
     return Table.of("received", title, rows, *notes)
 
 
 def _bytes(row: Mapping[str, Any], workload: Workload) -> Row:
-    eager, written, planned = (row["ways"].get(name) for name in (EAGER, WRITTEN, PLANNED))
-    aims, ways = workload.aims, [way for way in (eager, written, planned) if way is not None]
+    aims, ways = workload.aims, [row["ways"][name] for name in WAYS]
+    eager, written, planned = ways
     aim = "" if aims.received is None else f"{aims.received:g}"
     aim += "" if aims.moves is None else f", {aims.moves} move"
-    moves = " / ".join(str(way["moves"]) for way in ways)
-    total, busiest, least, later, first, again, reached = (None,) * 7
-    if planned is not None:
-        total, busiest, later = _three(planned)
-        bound = row.get("least_bytes")
-        least = None if bound is None else bound / KIB
-        most = max(1, eager["total_bytes"])
-        first, again = planned["total_bytes"] / most, planned["again_bytes"] / most
-        moves += f" / {planned['again_moves']}"
-        good = (aims.received is None or again <= aims.received) and (
-            aims.moves is None or planned["again_moves"] <= aims.moves
-        )
-        reached = met(good) if aim else None
+    total, busiest, later = _three(planned)
+    bound = row.get("least_bytes")
+    most = max(1, eager["total_bytes"])
+    again = planned["again_bytes"] / most
+    good = (aims.received is None or again <= aims.received) and (
+        aims.moves is None or planned["again_moves"] <= aims.moves
+    )
     whole, its_busiest, its_later = _three(written)
     return {
         "workload": row["name"], "size": row["what"], "eager KiB": eager["total_bytes"] / KIB,
         "busiest": eager["busiest_bytes"] / KIB, "as written KiB": whole, "its busiest": its_busiest,
-        "again KiB": its_later, "planned KiB": REFUSED if planned is None else total,
-        "planned busiest": busiest, "least busiest": least, "planned again": later,
+        "again KiB": its_later, "planned KiB": total,
+        "planned busiest": busiest, "least busiest": None if bound is None else bound / KIB,
+        "planned again": later,
         "pending KiB": " / ".join(cell_text(way["pending_bytes"] / KIB) for way in ways),
-        "moves": moves, "planned / eager": first, "again / eager": again, "aim": aim or None,
-        "reached": reached,
+        "moves": " / ".join(str(n) for n in (*(way["moves"] for way in ways), planned["again_moves"])),
+        "planned / eager": planned["total_bytes"] / most, "again / eager": again, "aim": aim or None,
+        "reached": met(good) if aim else None,
     }  # fmt: skip
 
 
@@ -121,19 +114,15 @@ def times(data: Mapping[str, Any]) -> Table:
             "size": row["what"],
             "eager ms": 1e3 * eager[1],
         }
-        ratio = None
         for name, over, spread in (
             (WRITTEN, "ratio", "from-to"),
             (PLANNED, "planned / eager", "its from-to"),
         ):
-            if name not in ways:
-                line |= {f"{name} ms": REFUSED, over: None, spread: None}
-                continue
             low, middle, high = ways[name]["seconds"]
-            ratio = middle / eager[1] if name == PLANNED else None
+            ratio = middle / eager[1]
             ends = f"{low / eager[2]:.2f}-{high / eager[0]:.2f}"
-            line |= {f"{name} ms": 1e3 * middle, over: middle / eager[1], spread: ends}
-        reached = None if aim is None or ratio is None else met(ratio <= aim)
+            line |= {f"{name} ms": 1e3 * middle, over: ratio, spread: ends}
+        reached = None if aim is None else met(ratio <= aim)
         rows.append({**line, "aim": aim, "reached": reached})
     note = (
         f"medians of {data['repeat']}, all ways in turn, results compared first; from-to: quartiles "
@@ -142,18 +131,11 @@ def times(data: Mapping[str, Any]) -> Table:
     title = (
         f"Times of the same programs, {data['ranks']} ranks, {data['mpi']}, {os.cpu_count()} cores"
     )
-    return Table.of("times", title, rows, note, *_refused(data))
+    return Table.of("times", title, rows, note)
 
 
 def _three(way: Mapping[str, Any]) -> tuple[float, ...]:
     return tuple(way[f"{key}_bytes"] / KIB for key in ("total", "busiest", "again"))
-
-
-def _refused(data: Mapping[str, Any]) -> list[str]:
-    """A remark if planned layouts were not there."""
-    if any(PLANNED in row["ways"] for row in data["rows"]):
-        return []
-    return [f"{REFUSED}: this version of redist has no layouts={PLANNED!r}"]
 
 
 def measure(
@@ -176,8 +158,6 @@ def measure_one(
     want = workload.reference() if comm.rank == 0 else []
     for name in ways:
         way = way_of(workload, name)
-        if way is None:
-            continue
         first, results = count(comm, way)
         error = error_on_all(comm, results, want)
         way.call()  # the call in which a program sees which arguments stay

@@ -10,7 +10,8 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.layouts.cases import workloads
-from bench.layouts.workload import Workload, cut_text
+from bench.layouts.counted import arrays_of
+from bench.layouts.workload import Workload
 from bench.report.figures import met
 from bench.report.job import say
 from bench.report.jobs import found_by, on_hosts, on_ranks
@@ -91,12 +92,8 @@ def rank_plans(
     comm: MPI.Intracomm, workload: Workload, device: DeviceCosts, n_plans: int, repeat: int
 ) -> dict[str, Any]:
     """Modelled and measured times of random plans of a workload, the best one among them. **Collective.**"""
-    arrays = [
-        pgas.asarray(values, type=cut_text(cut, values.ndim))
-        for values, cut in zip(workload.make(), workload.cuts, strict=True)
-    ]
-    function, recorder = workload.of(pgas), CallRecorder()
-    capture(function, arrays, {}, arrays, arranger=recorder)
+    arrays, recorder = arrays_of(workload), CallRecorder()
+    capture(workload.of(pgas), arrays, {}, arrays, arranger=recorder)
     topology = find_topology(world_of(comm), None, LARGE_BYTES).topology
     costs = ProgramCosts.of(types_of(recorder), topology, device)
     tiles = [x.tile for x in arrays]
