@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from bench.report.figures import met, quartiles
 from bench.report.job import say
 from bench.report.jobs import found_by, on_hosts, on_ranks
 from bench.report.report import Row, Table, Tables
+from bench.report.timing import repeated
 from redist import pgas
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
@@ -129,8 +128,8 @@ def far_reads(data: dict[str, Any]) -> Table:
     )
 
 
-def measure(what: str = "cases", only: str = "", device: str = "cpu") -> dict[str, Any]:
-    """Cases whose name has a word, on a device; or what is ``counted``; or moves and reads between ``hosts``.
+def measure(what: str = "cases", only: str = "") -> dict[str, Any]:
+    """Cases whose name has a word; or what is ``counted``; or moves and reads between ``hosts``.
 
     **Collective over all ranks of the job.**
     """
@@ -144,9 +143,7 @@ def measure(what: str = "cases", only: str = "", device: str = "cpu") -> dict[st
         data["together, new"] = measure_together(comm, PAIRS, has_outs=False)
         say(f"programs: {data}")
         return data
-    chosen = [case for case in cases(comm.size) if only in case.name]
-    chosen = [replace(case, args=_on(device, case.args)) for case in chosen]
-    rows = [measure_case(comm, case) for case in chosen]
+    rows = [measure_case(comm, case) for case in cases(comm.size) if only in case.name]
     return {**data, "rows": rows, "captured": measure_capture(1000)}
 
 
@@ -158,18 +155,10 @@ def measure_case(comm: MPI.Intracomm, case: ProgramCase) -> dict[str, Any]:
     same = all(_bits(a) == _bits(b) for a, b in zip(_arrays(want), _arrays(got), strict=True))
     wrong = not all(comm.allgather(same))
     watch = Stopwatch.on(comm)
-
-    def works(function: Any) -> Any:
-        def work(times: int) -> None:
-            for _ in range(times):
-                function(*case.args)
-            wait_for_gpu()
-
-        return work
-
+    works = [repeated(function, *case.args) for function in (case.function, step)]
     ratios, times = [], ([], [])  # type: ignore[var-annotated]
     for _ in range(PAIRS):
-        pair = watch.in_turn([works(case.function), works(step)], 1)
+        pair = watch.in_turn(works, 1)
         for kept, one in zip(times, pair, strict=True):
             kept.append(one.median_s)
         ratios.append(pair[1].median_s / pair[0].median_s)
@@ -188,17 +177,6 @@ def measure_case(comm: MPI.Intracomm, case: ProgramCase) -> dict[str, Any]:
     return row
 
 
-def _on(device: str, thing: Any) -> Any:
-    """The same arguments with all arrays on a device."""
-    if isinstance(thing, pgas.Array):
-        return thing.to_device(device)
-    if isinstance(thing, tuple):
-        return tuple(_on(device, one) for one in thing)
-    if isinstance(thing, dict):
-        return {key: _on(device, one) for key, one in thing.items()}
-    return thing
-
-
 def measure_capture(nodes: int) -> float:
     """Seconds from the first call of a program of so many nodes to its result. **Collective.**"""
     rng = pgas.random.generator(2)
@@ -213,12 +191,6 @@ def measure_capture(nodes: int) -> float:
     started = time.perf_counter()
     step(x, y)
     return time.perf_counter() - started
-
-
-def wait_for_gpu() -> None:
-    """Wait for what the current stream has to do, if CuPy is in use."""
-    if "cupy" in sys.modules:
-        sys.modules["cupy"].cuda.get_current_stream().synchronize()
 
 
 def _arrays(result: Any) -> list[Any]:

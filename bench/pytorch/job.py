@@ -43,8 +43,6 @@ TARGETS = ([2, 3], [1, 2, 3])
 
 def measure(n_bytes: int, layers: int, width: int, repeat: int, only: str) -> dict[str, Any]:
     """Moves and refits; if there is nothing to repeat, it is memory that is measured. **Collective.**"""
-    from bench.pytorch.job import measure_refits
-
     join_started()
     found = {
         "ranks": dist.get_world_size(),
@@ -213,9 +211,6 @@ def by_files(state: State, running: DeviceMesh, folder: str) -> State:
 
 def received(state: State, running: DeviceMesh) -> dict[str, int]:
     """**Collective.** Bytes that all ranks receive; of files, those written and read."""
-    from redist.torch.calls import MoveOptions, Target
-    from redist.torch.redistribute import prepare
-
     targets = [
         Target(running, tuple(running_placements(tuple(w.shape), cut_of(name))))
         for name, w in state.items()
