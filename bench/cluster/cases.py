@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import grid, tile_shapes
 
 Work = Callable[[], None]
+ByMpi = Callable[[MPI.Intracomm, ArrayType, ArrayType], Work]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +27,9 @@ class ClusterCase:
     """
 
     name: str
-    what: str
     source: ArrayType
     target: ArrayType
-    by_mpi: Callable[[MPI.Intracomm, ArrayType, ArrayType], Work]
+    by_mpi: ByMpi
 
     def limit_bytes(self, ranks_per_host: int) -> int:
         """Bytes that must enter or leave the busiest host, whoever moves them, however."""
@@ -83,23 +84,21 @@ def cases_of(n_ranks: int, n_bytes: int) -> list[ClusterCase]:
     here = Mesh({"x": half}, ranks=range(half))
     there = Mesh({"x": half}, ranks=range(half, n_ranks))
 
-    def case(
-        name: str, what: str, by_mpi: Any, source: str, target: str, *meshes: Mesh
-    ) -> ClusterCase:
+    def case(name: str, by_mpi: ByMpi, source: str, target: str, *meshes: Mesh) -> ClusterCase:
         first, last = meshes or (mesh, mesh)
         a, b = ArrayType.parse(source, first), ArrayType.parse(target, last)
-        return ClusterCase(name, what, a, b, by_mpi)
+        return ClusterCase(name, a, b, by_mpi)
 
     rows, columns = f"f64[{side}{{x}}, {side}]", f"f64[{side}, {side}{{x}}]"
     slab_0, slab_1 = f"f64[{cube}{{x}}, {cube}, {cube}]", f"f64[{cube}, {cube}{{x}}, {cube}]"
     tiles, whole, sums = f"f64[{long}{{x}}]", f"f64[{long}]", f"f64[{long}] sum{{x}}"
     return [
-        case("rows to columns", "MPI_Alltoall", all_to_all, rows, columns),
-        case("slab to slab", "MPI_Alltoall", all_to_all, slab_0, slab_1),
-        case("gather", "MPI_Allgather", all_gather, tiles, whole),
-        case("two meshes", "MPI_Send, MPI_Recv", hand_over, tiles, tiles, here, there),
-        case("reduce_scatter", "MPI_Reduce_scatter_block", reduce_scatter, sums, tiles),
-        case("all-reduce", "MPI_Allreduce", all_reduce, sums, whole),
+        case("rows to columns", collective("Alltoall"), rows, columns),
+        case("slab to slab", collective("Alltoall"), slab_0, slab_1),
+        case("gather", collective("Allgather"), tiles, whole),
+        case("two meshes", hand_over, tiles, tiles, here, there),
+        case("reduce_scatter", collective("Reduce_scatter_block"), sums, tiles),
+        case("all-reduce", collective("Allreduce"), sums, whole),
     ]
 
 
@@ -108,17 +107,14 @@ def elems_of(comm: MPI.Intracomm, t: ArrayType) -> int:
     return math.prod(tile_shapes(t).get(comm.rank, (0,)))
 
 
-def all_to_all(comm: MPI.Intracomm, source: ArrayType, target: ArrayType) -> Work:
-    """Exchange equal blocks that lie ready."""
-    n = elems_of(comm, source) // comm.size * comm.size
-    sent, got = np.ones(n), np.empty(n)
-    return lambda: comm.Alltoall(sent, got)
+def collective(name: str) -> ByMpi:
+    """A collective of MPI on arrays that lie ready."""
 
+    def make(comm: MPI.Intracomm, source: ArrayType, target: ArrayType) -> Work:
+        sent, got = np.ones(elems_of(comm, source)), np.empty(elems_of(comm, target))
+        return partial(getattr(comm, name), sent, got)
 
-def all_gather(comm: MPI.Intracomm, source: ArrayType, target: ArrayType) -> Work:
-    """Gather equal tiles."""
-    sent, got = np.ones(elems_of(comm, source)), np.empty(elems_of(comm, target))
-    return lambda: comm.Allgather(sent, got)
+    return make
 
 
 def hand_over(comm: MPI.Intracomm, source: ArrayType, target: ArrayType) -> Work:
@@ -129,15 +125,3 @@ def hand_over(comm: MPI.Intracomm, source: ArrayType, target: ArrayType) -> Work
         return lambda: comm.Send(sent, comm.rank + half)
     got = np.empty(elems_of(comm, target))
     return lambda: comm.Recv(got, comm.rank - half)
-
-
-def reduce_scatter(comm: MPI.Intracomm, source: ArrayType, target: ArrayType) -> Work:
-    """Sum, every rank one block."""
-    sent, got = np.ones(elems_of(comm, source)), np.empty(elems_of(comm, target))
-    return lambda: comm.Reduce_scatter_block(sent, got)
-
-
-def all_reduce(comm: MPI.Intracomm, source: ArrayType, target: ArrayType) -> Work:
-    """Sum, every rank all of it."""
-    sent, got = np.ones(elems_of(comm, source)), np.empty(elems_of(comm, target))
-    return lambda: comm.Allreduce(sent, got)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from bench.report.report import Row, Table, Tables
 from bench.report.timing import repeated
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch, meet
-from redist.plan.topology import Topology, format_topology
+from redist.plan.topology import format_topology
 from redist.text.units import format_bytes
 
 IN_A_ROW, ROWS = 10, 3
@@ -27,14 +26,14 @@ SIZES = (2**21, 2**25)
 
 def run(
     hosts: int = 4, ranks: int = 2, rate: float = 1000.0, bytes: tuple[int, ...] = SIZES,
-    repeat: int = 7, only: str = "", topology: str = "",
+    repeat: int = 7, only: str = "",
 ) -> Tables:  # fmt: skip
     """Time moves between hosts that are network namespaces of this machine; needs root and iproute2.
 
     ranks: on every host; rate: Mbit/s of a host's link; bytes: of the arrays; only: cases whose name has
-    this; topology: a file, without one what redist finds.
+    this.
     """
-    asked = {"sizes": bytes, "repeat": repeat, "only": only, "topology": topology}
+    asked = {"sizes": bytes, "repeat": repeat, "only": only}
     data = found_by(on_hosts(hosts, ranks, rate), "bench.cluster.race", **asked)
     rows: list[Row] = []
     for row in data["rows"]:
@@ -61,23 +60,22 @@ def run(
     return (Table.of(f"{hosts}x{ranks}", title, rows, *notes, keys=2, is_wrong=wrong),)
 
 
-def measure(sizes: list[int], repeat: int, only: str, topology: str) -> dict[str, Any]:
+def measure(sizes: list[int], repeat: int, only: str) -> dict[str, Any]:
     """Move arrays between the hosts. **Collective over all ranks of the job.**"""
     comm, rows = MPI.COMM_WORLD, []
-    given = Topology.load(Path(topology)) if topology else None
     for n_bytes in sizes:
         for case in (one for one in cases_of(comm.size, n_bytes) if only in one.name):
-            rows.append(measure_case(comm, case, n_bytes, repeat, given))
+            rows.append(measure_case(comm, case, n_bytes, repeat))
             said = {k: v for k, v in rows[-1].items() if k not in ("plan", "topology")}
             say(f"cluster: {said}")
     return {"mpi": mpi_name(), "ranks": comm.size, "rows": rows}
 
 
 def measure_case(
-    comm: MPI.Intracomm, case: ClusterCase, n_bytes: int, repeat: int, given: Topology | None
+    comm: MPI.Intracomm, case: ClusterCase, n_bytes: int, repeat: int
 ) -> dict[str, Any]:
     """Time redist and MPI in turn. **Collective over `comm`.**"""
-    with redist.Transfer(case.source, case.target, comm, topology=given) as transfer:
+    with redist.Transfer(case.source, case.target, comm) as transfer:
         if transfer.input is not None:
             transfer.input[...] = 1.0
         transfer()
@@ -90,9 +88,8 @@ def measure_case(
         in_a_row = [seconds_in_a_row(comm, work) for work in works]
         plan, topology = transfer.plan, transfer.topology
     return {
-        "case": case.name, "mpi": case.what, "bytes": n_bytes, "planned_for": plan.planned_for,
-        "steps": [str(step.op) for step in plan.steps], "plan": plan.to_json(),
-        "topology": format_topology(topology), "wrong": not all(comm.allgather(good)),
+        "case": case.name, "bytes": n_bytes, "steps": [str(step.op) for step in plan.steps],
+        "plan": plan.to_json(), "topology": format_topology(topology), "wrong": not all(comm.allgather(good)),
         "redist_in_a_row": in_a_row[0], "mpi_in_a_row": in_a_row[1],
         **{f"redist_{key}": getattr(mine, f"{key}_s") for key in ("low", "median", "high")},
         **{f"mpi_{key}": getattr(theirs, f"{key}_s") for key in ("low", "median", "high")},

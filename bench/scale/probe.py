@@ -48,7 +48,7 @@ def measure(ranks: int, sizes: list[int], repeat: int) -> dict[str, Any]:
     found = [probes.all() if sizes else probes.links()]
     for n_bytes in sizes:
         for case in cases_of(comm.size, n_bytes):
-            rows.append(measure_case(comm, case, n_bytes, repeat, None))
+            rows.append(measure_case(comm, case, n_bytes, repeat))
             say(f"scale: {case.name} {n_bytes}: {rows[-1]['redist_median'] * 1e3:.3g} ms")
         found.append(probes.all())
     medians = {key: float(np.median([one[key] for one in found])) for key in found[0]}
@@ -139,20 +139,19 @@ class Probes:
         }
 
     def calls(self) -> dict[str, float]:
-        """Seconds of transfers that move next to nothing: one message, all to all, two stages, rounds."""
+        """Seconds of transfers that move next to nothing: one message, all to all, rounds."""
         n = self.comm.size
         mesh, half = Mesh(x=n), n // 2
         here, there = Mesh({"x": half}, ranks=range(half)), Mesh({"x": half}, ranks=range(half, n))
         side = LIMITED_SIDE
         tile = side * side // n * 8
-        flat, sums = f"f64[{TINY * n}{{x}}]", f"f64[{n}] sum{{x}}"
+        flat = f"f64[{TINY * n}{{x}}]"
         small = f"f64[{n}{{x}}, {n}]", f"f64[{n}, {n}{{x}}]"
         large = f"f64[{side}{{x}}, {side}]", f"f64[{side}, {side}{{x}}]"
         return {
             "local_s": self._transfer("f64[64]", "f64[64{x}]", mesh),
             "one_message_s": self._transfer(flat, flat, here, there),
             "all_to_all_s": self._transfer(*small, mesh),
-            "two_stages_s": self._transfer(sums, f"f64[{n}]", mesh),
             "rounds_s": self._transfer(*large, mesh, limit=2 * tile + LIMITED_STAGING),
             "rounds": self.rounds,
         }
