@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -76,44 +75,27 @@ def warm_up() -> None:
     redist.synthesize("f32[6{x}]", "f32[6]", mesh=redist.Mesh(x=2))
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Plans to find in one fresh process; texts of source and target."""
-
-    mesh: Mesh
-    pairs: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Seconds for each plan, what the process needed at most, and plans that come by a type twice."""
-
-    seconds: tuple[float, ...]
-    peak_bytes: int
-    detours: int
-
-
 def devices_table(n: int = 2000) -> Table:
     """Ask every question in a fresh process; a small ``n`` leaves out all but the smallest mesh."""
     meshes = MESHES if n >= 100 else MESHES[:1]
     cases = [(mesh, name) for mesh in meshes for name in PATTERNS]
     rows: list[Row] = []
     for mesh, name in track(cases, len(cases), "growth with devices"):
-        a, where, aim = answer(Question(mesh, _pairs(mesh, name))), str(mesh), "-"
-        worst = max(a.seconds)
+        seconds, peak_bytes, detours = next(in_fresh_process(_plan, [(mesh, name)]))
+        worst, where, aim = max(seconds), str(mesh), "-"
         if where in AIMS:
-            seconds, n_bytes = AIMS[where]
-            aim = met(worst < seconds and a.peak_bytes < n_bytes)
+            most_s, most_bytes = AIMS[where]
+            aim = met(worst < most_s and peak_bytes < most_bytes)
         rows.append(
             {
                 "mesh": where,
                 "devices": mesh.n_devices,
                 "pattern": name,
-                "median s": statistics.median(a.seconds),
+                "median s": statistics.median(seconds),
                 "worst s": worst,
-                "peak MiB": a.peak_bytes / 2**20,
+                "peak MiB": peak_bytes / 2**20,
                 "aim": aim,
-                "detours": a.detours,
+                "detours": detours,
             }
         )
     title = f"Growth with devices ({REPEATS} sizes each, every row a fresh process)"
@@ -123,27 +105,19 @@ def devices_table(n: int = 2000) -> Table:
     )
 
 
-def answer(question: Question) -> Answer:
-    """Find and judge the plans of a question in a fresh process."""
-    return next(in_fresh_process(_answer, [question]))
-
-
-def _answer(question: Question) -> Answer:
+def _plan(asked: tuple[Mesh, str]) -> tuple[list[float], int, int]:
+    """Seconds for each size of a pattern, the process's peak, and plans that come by a type twice."""
     warm_up()
-    seconds = []
-    plans = []
-    for source, target in question.pairs:
+    mesh, name = asked
+    seconds, plans = [], []
+    for times in range(1, REPEATS + 1):
+        source, target = pattern(mesh, name, times)
         started = time.perf_counter()
-        plans.append(redist.synthesize(source, target, mesh=question.mesh))
+        plans.append(redist.synthesize(source, target, mesh=mesh))
         seconds.append(time.perf_counter() - started)
     peak = peak_memory_bytes()
     detours = sum(len(set(judge(plan).types)) < len(plan.types) for plan in plans)
-    return Answer(tuple(seconds), peak, detours)
-
-
-def _pairs(mesh: Mesh, name: str) -> tuple[tuple[str, str], ...]:
-    """The pattern for arrays of several sizes."""
-    return tuple(pattern(mesh, name, times) for times in range(1, REPEATS + 1))
+    return seconds, peak, detours
 
 
 def pattern(mesh: Mesh, name: str, times: int = 1) -> tuple[str, str]:
