@@ -9,6 +9,7 @@ from typing import Any
 from mpi4py import MPI
 
 from bench.gpu.copies import GenericMoves, generic_copies
+from bench.tables.gpu import LABELS
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.measure.cases import Case, make_case
@@ -16,18 +17,7 @@ from redist.measure.contenders.contender import POISON, Contender, Ends
 from redist.measure.contenders.registry import AnyArrays, Ways
 from redist.measure.values import ValueBox, boxes, parts
 
-CASES = (
-    *(
-        "rows-columns",
-        "columns-rows",
-        "slab-0-1",
-        "slab-0-2",
-        "slab-pencil",
-        "pencil-pencil",
-        "thin",
-    ),
-    *("thin-back", "single", "single-back", "transposed", "gather", "sum-cut"),
-)
+CASES = tuple(LABELS)
 MODULUS = 4093
 """Values stay below this, so that f32 adds up a few thousand of them exactly."""
 _FACTORS = (1009, 2003, 3001, 331)

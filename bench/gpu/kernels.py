@@ -48,9 +48,7 @@ def run(size: str = "1GiB", repeat: int = 11, name: str = "") -> Tables:
         lines: list[Row] = [{"run": run_name, **row} for row in rows]
         wrong = not all(row["right"] for row in lines)
         title = f"Packs and unpacks of {size}, {run_name}"
-        columns = tuple(lines[0])
-        values = tuple(tuple(line.values()) for line in lines)
-        tables.append(Table(title, columns, values, (), "runs", 3, wrong, about))
+        tables.append(Table.of("runs", title, lines, keys=3, is_wrong=wrong, about=about))
     return tuple(tables)
 
 

@@ -50,8 +50,7 @@ def run(
     rows: list[Row] = [{"run": run_name, **row} for row in data["rows"]]
     wrong = not all(row["right"] for row in rows)
     title = f"Redistributions of {size}, {run_name}"
-    values = tuple(tuple(row.values()) for row in rows)
-    return (Table(title, tuple(rows[0]), values, (), "runs", 3, wrong, data["about"]),)
+    return (Table.of("runs", title, rows, keys=3, is_wrong=wrong, about=data["about"]),)
 
 
 def measure(
@@ -94,11 +93,8 @@ def race(case: Case, watch: Stopwatch, repeats: int, keys: Sequence[str], top: f
     meet(watch.comm)
     raw, rows = outcome.entry("raw"), list[Row]()
     for entry in outcome.entries:
-        found: dict[str, Any] = {
-            "label": entry.label,
-            "note": entry.note,
-            "right": not entry.is_wrong,
-        }
+        found: dict[str, Any] = {"label": entry.label, "note": entry.note}
+        found["right"] = not entry.is_wrong
         if entry.times is not None:
             rate = traffic_bytes(case) / entry.times.median_s
             found |= {**asdict(entry.times), "bytes_per_s": rate, "of_copy": rate / top}

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from examples import transformer
+from redist.program.memory_graph import MemoryGraph
 
 HEADS = 8
 N_NUMBERS = 4_194_301
@@ -89,3 +90,9 @@ def fill(out: NDArray[Any], numbers: NDArray[Any], first: int) -> None:
 def error_of(found: Any, want: Any) -> float:
     """The largest difference over the largest value."""
     return float(np.abs(found - want).max() / np.abs(want).max())
+
+
+def largest_node_bytes(graph: MemoryGraph) -> int:
+    """The most bytes that one task works on, staging included."""
+    sizes = [tile.size_bytes for tile in graph.tasks.tiles]
+    return max(task.staging_bytes + sum(sizes[n] for n in task.tiles) for task in graph.tasks.tasks)

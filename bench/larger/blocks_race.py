@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from bench.larger.blocks import CUTS, BlockStack, error_of
+from bench.larger.blocks import CUTS, BlockStack, error_of, largest_node_bytes
 from bench.layouts.workload import cut_text
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met, quartiles
@@ -183,7 +183,7 @@ def measure(sizes: list[int], share: float, repeat: int, folder: str) -> dict[st
     return {
         "ranks": comm.size, "mpi": mpi_name(), "stack": str(stack), "weight_bytes": stack.weight_bytes,
         "limit_bytes": budget, "peak_bytes": peak, "bound_bytes": within.fitted.bound_bytes,
-        "held_bytes": within.peak_bytes[0], "largest_node_bytes": largest_node(within),
+        "held_bytes": within.peak_bytes[0], "largest_node_bytes": largest_node_bytes(graph_of(within)),
         "graph": str(graph_of(within)), "certificate": str(within.fitted.certificate),
         "loaded_bytes": loaded, "read_bytes_per_s": rate, "times": times,
         "cpu_s": cpu, "busy_s": busy_s(within.spans), "wrong": wrong,
@@ -216,13 +216,6 @@ def graph_of(within: LimitedProgram) -> Any:
     """The memory graph that a program runs."""
     assert within.fitted is not None
     return within.fitted.graph
-
-
-def largest_node(within: LimitedProgram) -> int:
-    """The most bytes that one task works on, staging included."""
-    listed = graph_of(within).tasks
-    sizes = [tile.size_bytes for tile in listed.tiles]
-    return max(task.staging_bytes + sum(sizes[n] for n in task.tiles) for task in listed.tasks)
 
 
 def read_rate(comm: MPI.Intracomm, arrays: list[Any]) -> float:

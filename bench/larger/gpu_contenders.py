@@ -148,15 +148,6 @@ def unlimited_bytes(tasks: TaskList) -> int:
     return most
 
 
-def largest_node(graph: MemoryGraph) -> int:
-    """The most bytes that one task works on, staging included."""
-    tiles = graph.tasks.tiles
-    return max(
-        sum(tiles[n].size_bytes for n in (*task.reads, *task.makes)) + task.staging_bytes
-        for task in graph.tasks.tasks
-    )
-
-
 def limited(values: StackOnGpu, graph: MemoryGraph, policy: str, awake: bool) -> Run:
     """A memory graph, event-driven or one vertex at a time; ``awake`` if every rank has a core for itself."""
     stack = values.stack

@@ -14,13 +14,12 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.gpu.copies import need_gpu
-from bench.larger.blocks import error_of
+from bench.larger.blocks import error_of, largest_node_bytes
 from bench.larger.gpu_contenders import (
     Run,
     StackOnGpu,
     all_there,
     graphs_of,
-    largest_node,
     limited,
     link_rate,
     torch_layers,
@@ -138,7 +137,7 @@ def measure_stack(
     say(
         f"{comm.size} ranks, {stack.name}: {stack.n_layers} layers, {stack.rows} rows, weights of "
         f"{format_bytes(stack.weight_bytes)}; limit {format_bytes(limit)} of {format_bytes(peak)}, "
-        f"{limit / largest_node(graph):.1f} times the largest node; link {alone / 1e9:.1f} GB/s alone, "
+        f"{limit / largest_node_bytes(graph):.1f} times the largest node; link {alone / 1e9:.1f} GB/s alone, "
         f"{together / 1e9:.1f} GB/s all ranks together; set up in {time.perf_counter() - begin:.1f} s"
     )
     wrong = {}

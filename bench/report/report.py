@@ -54,6 +54,7 @@ class Table:
         *notes: str,
         keys: int = 1,
         is_wrong: bool = False,
+        about: Mapping[str, Any] | None = None,
     ) -> Table:
         """A table whose rows name their columns, all alike.
 
@@ -64,7 +65,7 @@ class Table:
         columns = tuple(lines[0]) if lines else ()
         assert all(tuple(line) == columns for line in lines), f"{name}: rows of other columns"
         values = tuple(tuple(line.values()) for line in lines)
-        return Table(title, columns, values, notes, name, keys, is_wrong)
+        return Table(title, columns, values, notes, name, keys, is_wrong, about or {})
 
     def __str__(self) -> str:
         if not self.columns:
