@@ -33,8 +33,16 @@ COLUMNS = {"overhead": "beyond numpy", "planning": "median ms"}
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, print a table for each work; 1 if a command fails in one of the checkouts."""
-    args = _parser().parse_args(arguments)
-    for work in args.works.split(","):
+    parser = argparse.ArgumentParser(prog="python -m bench compare-checkouts", description=__doc__)
+    parser.add_argument("folder", type=Path, help="another checkout of redist")
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), help="(all)")
+    parser.add_argument("--rounds", type=int, default=5, help="of both in turn (%(default)s)")
+    parser.add_argument("-n", type=int, default=4, help="ranks of the moves (%(default)s)")
+    parser.add_argument("--sizes", default="128MiB,1MiB", help="of the moves (%(default)s)")
+    parser.add_argument("--cases", default="", help="of the moves (all)")
+    args = parser.parse_args(arguments)
+    both = [args.folder, HERE]
+    for work in args.works:
         words = WORKS[work]
         if work == "moves":
             words += ("-n", str(args.n), "--sizes", args.sizes)
@@ -42,7 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         rounds: list[tuple[dict[str, float], dict[str, float]]] = []
         for number in range(args.rounds):
             print(f"bench: {work}, round {number + 1} of {args.rounds}", file=sys.stderr)
-            pair = {folder: _measure(folder, words) for folder in _order(args.folder, number)}
+            turn = both[:: -1 if number % 2 else 1]  # who begins changes from round to round
+            pair = {folder: _measure(folder, words) for folder in turn}
             there, here = pair[args.folder], pair[HERE]
             if there is None or here is None:
                 return 1
@@ -102,11 +111,6 @@ def table(work: str, rounds: Sequence[tuple[Mapping[str, float], Mapping[str, fl
     )
 
 
-def _order(other: Path, number: int) -> list[Path]:
-    """Who begins changes from round to round."""
-    return [other, HERE] if number % 2 == 0 else [HERE, other]
-
-
 def _measure(folder: Path, words: Sequence[str]) -> dict[str, Any] | None:
     """Run a command in a checkout and read what it wrote; None if it fails."""
     own = folder / ".venv" / "bin" / "python"
@@ -115,37 +119,10 @@ def _measure(folder: Path, words: Sequence[str]) -> dict[str, Any] | None:
         stored = Path(scratch) / "found.json"
         line = [python, *words, "--json", str(stored)]
         variables = {**os.environ, "PYTHONPATH": str(folder)}
-        done = subprocess.run(
-            line,
-            cwd=folder,
-            env=variables,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        done = subprocess.run(line, cwd=folder, env=variables, capture_output=True, text=True)
         if done.returncode == 0:
             found: dict[str, Any] = json.loads(stored.read_text(encoding="utf-8"))
             return found
     said = done.stderr.strip()[-500:]
     print(f"bench: cannot run {' '.join(line)} in {folder}: {said}", file=sys.stderr)
     return None
-
-
-def _works(text: str) -> str:
-    for work in text.split(","):
-        if work not in WORKS:
-            raise argparse.ArgumentTypeError(f"there is no {work!r}; known: {', '.join(WORKS)}")
-    return text
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench compare-checkouts", description=__doc__)
-    parser.add_argument("folder", type=Path, help="another checkout of redist")
-    parser.add_argument(
-        "--works", type=_works, default=",".join(WORKS), help="what to compare (%(default)s)"
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="of both in turn (%(default)s)")
-    parser.add_argument("-n", type=int, default=4, help="ranks of the moves (%(default)s)")
-    parser.add_argument("--sizes", default="128MiB,1MiB", help="of the moves (%(default)s)")
-    parser.add_argument("--cases", default="", help="of the moves (all)")
-    return parser
