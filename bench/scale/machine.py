@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from redist.layout.tiles import Ints
 from redist.plan.topology import Level, Topology
 
 OWN, NODE, POD, FAR = range(4)
@@ -49,21 +53,22 @@ class Machine:
     memory_bytes: float = math.inf
     is_gpu: bool = False
 
-    def node(self, rank: int) -> int:
-        """The node of a rank."""
+    def node(self, rank: Any) -> Any:
+        """The node of a rank, or of many."""
         return rank // self.ranks_per_node
 
-    def pod(self, rank: int) -> int:
-        """The pod of a rank; all are of one if there are none."""
-        return 0 if self.nodes_per_pod is None else self.node(rank) // self.nodes_per_pod
+    def pod(self, rank: Any) -> Any:
+        """The pod of a rank, or of many; all are of one if there are none."""
+        return 0 * rank if self.nodes_per_pod is None else self.node(rank) // self.nodes_per_pod
 
     def distance(self, a: int, b: int) -> int:
         """How far two ranks are apart."""
-        if a == b:
-            return OWN
-        if self.node(a) == self.node(b):
-            return NODE
-        return POD if self.pod(a) == self.pod(b) else FAR
+        return int(self.distances(a, np.array(b)))
+
+    def distances(self, rank: int, others: Ints) -> Ints:
+        """How far many ranks are from one."""
+        same = [others == rank, *(of(others) == of(rank) for of in (self.node, self.pod))]
+        return np.select(same, [OWN, NODE, POD], FAR)
 
     def meeting_s(self, n_ranks: int) -> float:
         """Seconds of a meeting of so many ranks, once the last has come."""

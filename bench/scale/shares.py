@@ -220,7 +220,7 @@ def _step_shares(
             kind = Kind(int(class_of[rank]), OWN, dst, src, dst, False, 1.0, 1.0)
             return [share(got=(kind,), exports=(), is_local=True, is_brought=False)]
         case AllReduce(axes):
-            return _all_reduce(axes, before, number, rank, machine, class_of, given)
+            return _all_reduce(axes, before, number, rank, machine, class_of, share)
         case _:
             pass
     have, need = flow(step.action, before, after)
@@ -254,7 +254,7 @@ def _busiest(
     best, most = rank, -1.0
     for one in some.tolist():
         mine = receivers == one
-        weight = 4.0 ** _distances(machine, one, senders[mine])
+        weight = 4.0 ** machine.distances(one, senders[mine])
         total = float(np.sum(weight * elems[mine]))
         best, most = (one, total) if total > most else (best, most)
     return best
@@ -286,7 +286,7 @@ def _got(
     rows = np.column_stack(
         [
             class_of[senders[mine]],
-            _distances(machine, rank, senders[mine]),
+            machine.distances(rank, senders[mine]),
             order[mine] > 0,
             (schedule.hi - schedule.lo)[mine, :n],
         ]
@@ -318,17 +318,6 @@ def _got(
     return tuple(got), tuple(shapes.items()), not len(schedule.sender)
 
 
-def _distances(machine: Machine, rank: int, others: Ints) -> Ints:
-    """As :meth:`Machine.distance`, for many ranks."""
-    node = others // machine.ranks_per_node
-    out = np.full(len(others), 3, dtype=np.int64)
-    pod = np.zeros_like(node) if machine.nodes_per_pod is None else node // machine.nodes_per_pod
-    out[pod == machine.pod(rank)] = 2
-    out[node == machine.node(rank)] = 1
-    out[others == rank] = 0
-    return out
-
-
 def _all_reduce(
     axes: Sequence[SubAxis],
     before: ArrayType,
@@ -336,7 +325,7 @@ def _all_reduce(
     rank: int,
     machine: Machine,
     class_of: Ints,
-    tile_bytes: int,
+    share: partial[StageShare],
 ) -> list[StageShare]:
     """Scatter the sums, then gather them: a box of the tile for every rank of the group."""
     mesh = before.mesh
@@ -346,26 +335,24 @@ def _all_reduce(
     tile, g = before.tile_shape, len(members)
     counts = split_counts(tile, g)
     box = box_at(tile, counts, (0,) * len(tile))[1]
-    share = math.prod(counts) / g
-    far = np.bincount(_distances(machine, rank, members), minlength=4)
+    each = math.prod(counts) / g
+    far = np.bincount(machine.distances(rank, members), minlength=4)
     which = int(class_of[rank])
     added, written = [], []
     for distance in range(4):
         n = int(far[distance])
         if n:
             # of the pieces that are added up the first is written; whose it is differs from rank to rank
-            kind = Kind(which, distance, box, tile, tile, distance != OWN, n * share, float(n))
+            kind = Kind(which, distance, box, tile, tile, distance != OWN, n * each, float(n))
             added.append(kind)
             if distance != OWN:
                 written.append(replace(kind, combined=False))
     near = int(far[NODE])
-    itemsize, same = before.dtype.itemsize, (tile_bytes, tile_bytes)
-    first = StageShare(
-        tuple(added), (), ((box, near),) if near else (), itemsize, *same,
-        False, False, number, number, number + 1,
-    )  # fmt: skip
-    second = StageShare(
-        tuple(written), (), ((box, 1),) if near else (), itemsize, *same,
-        False, False, number, number + 1, number + 1,
-    )  # fmt: skip
-    return [first, second]
+    read = ((box, near),) if near else (), ((box, 1),) if near else ()
+    share = partial(
+        share, target_bytes=share.keywords["source_bytes"], is_local=False, is_brought=False
+    )
+    return [
+        share(got=tuple(added), exports=read[0]),
+        share(got=tuple(written), exports=read[1], source=number + 1),
+    ]
