@@ -16,6 +16,7 @@ from bench.clustering.cases import CASES, Case, chosen
 from bench.clustering.race import labels_of
 from bench.report.figures import met
 from bench.report.report import Row, Table, Tables, Value
+from bench.report.timing import in_turn, timed
 from redist.learn.kernels.steps import lloyd_step
 from redist.spmd import ExactGrid
 
@@ -158,24 +159,20 @@ def measure(n: int, d: int, k: int, dtype: Any, repeat: int) -> dict[str, Any]:
     ways = ways_of(x, centers)
     want = ways["redist"]()[1]
     apart = {name: float(np.abs(way()[1] - want).max()) for name, way in ways.items()}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeat):
-        for name, way in ways.items():
-            cupy.cuda.get_current_stream().synchronize()
-            begin = time.perf_counter()
-            way()
-            times[name].append(1e3 * (time.perf_counter() - begin))
     flat, copied = x.reshape(-1), cupy.empty_like(x).reshape(-1)
-    copies = []
-    for _ in range(repeat):
-        cupy.cuda.get_current_stream().synchronize()
-        begin = time.perf_counter()
+    wait = cupy.cuda.get_current_stream().synchronize
+
+    def copy() -> None:
         copied[...] = flat
-        cupy.cuda.get_current_stream().synchronize()
-        copies.append(1e3 * (time.perf_counter() - begin))
+        wait()
+
+    def ms_of(work: Step) -> float:
+        wait()
+        return 1e3 * timed(work)[0]
+
     return {
-        "n": n, "d": d, "k": k, "dtype": np.dtype(dtype).name, "ms": times, "apart": apart,
-        "copy_ms": copies,
+        "n": n, "d": d, "k": k, "dtype": np.dtype(dtype).name, "apart": apart,
+        "ms": in_turn(ways, repeat, ms_of), "copy_ms": in_turn({"copy": copy}, repeat, ms_of)["copy"],
     }  # fmt: skip
 
 

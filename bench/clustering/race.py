@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from bench.report.figures import geomean, met
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
+from bench.report.timing import timed
 from redist import pgas
 from redist.learn import cluster
 from redist.measure.pages import give_back, private_bytes, private_peak_bytes, reset_peak
@@ -125,7 +125,7 @@ def measure_case(comm: MPI.Intracomm, case: Case, repeat: int, memory: bool) -> 
     ours: list[float] = []
     theirs: list[float] = []
     labels = reference = None
-    taken = bytes_beyond if memory else seconds_of
+    taken = bytes_beyond if memory else timed
     for turn in range(repeat + (not memory)):
         comm.Barrier()
         mine, model = taken(lambda: getattr(cluster, case.estimator)(**options).fit(there))
@@ -156,13 +156,6 @@ def labels_of(model: Any) -> Any:
     found = getattr(model, "labels_", None)
     found = model.row_labels_ if found is None else found
     return np.asarray(found.to_device("cpu").gather() if hasattr(found, "gather") else found)
-
-
-def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
-    """**Local.** How long some work took, and what it made."""
-    start = time.perf_counter()
-    made = work()
-    return time.perf_counter() - start, made
 
 
 def bytes_beyond(work: Callable[[], Any]) -> tuple[float, Any]:

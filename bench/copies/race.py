@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.report.report import Row, Table, Tables
+from bench.report.timing import in_turn, timed
 from redist.runtime.copies.addresses import addresses
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.strided import Strided, canonical
@@ -166,14 +166,10 @@ def measure(number: int, n_processes: int) -> dict[str, float]:
 
 def _time(number: int, barrier: Any, queue: Any) -> None:
     """The program of a process."""
-    case: CopyCase = cases()[number]
-    ways = case.ways()
-    seconds: dict[str, list[float]] = {way: [] for way in ways}
-    for repeat in range(REPEATS + 1):
-        for way, work in ways.items():
-            barrier.wait(60)
-            start = time.perf_counter()
-            work()
-            if repeat:
-                seconds[way].append(time.perf_counter() - start)
-    queue.put(seconds)
+
+    def seconds_of(work: Work) -> float:
+        barrier.wait(60)
+        return timed(work)[0]
+
+    found = in_turn(cases()[number].ways(), REPEATS + 1, seconds_of)
+    queue.put({way: seconds[1:] for way, seconds in found.items()})

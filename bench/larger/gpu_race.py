@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from bench.report.figures import met, quartiles
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
-from bench.report.timing import slowest_s
+from bench.report.timing import in_turn, slowest_s
 from redist.runtime.cuda.transports.ipc import enough_cores, own_cores
 from redist.text.units import format_bytes
 
@@ -150,10 +151,7 @@ def measure_stack(
         grown = after - before if name == LIMITED else grown
         wrong[name] = error_of(host_array(values, found), want)
         del found
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats):
-        for name, way in ways.items():
-            times[name].append(slowest_s(comm, way))
+    times = in_turn(ways, repeats, partial(slowest_s, comm))
     worst = {name: comm.allreduce(one, MPI.MAX) for name, one in wrong.items()}
     values.close()
     free_pools(values.cupy, torch)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from tempfile import gettempdir
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from bench.larger.layers import LayerChain, Make, given_to
 from bench.problems.judge import WrongPlanError
 from bench.report.report import Row, Table, Tables
+from bench.report.timing import timed
 from redist.check.certify_memory import certify_memory
 from redist.offload.compile import compile_memory, least_memory
 from redist.pgas.memory import TileMemory
@@ -67,11 +68,9 @@ def run(
         times: dict[Any, list[float]] = {key: [] for key in (ALONE, *runners)}
         for repeat in range(repeats + 1):
             if repeat:
-                times[ALONE].append(seconds_of(lambda: chain.straight(weights, x, make)))
+                times[ALONE].append(timed(lambda: chain.straight(weights, x, make))[0])
             for key, runner in runners.items():
-                start = time.perf_counter()
-                outcome = runner.run(given)
-                seconds = time.perf_counter() - start
+                seconds, outcome = timed(partial(runner.run, given))
                 judge(graphs[key[0]], outcome, want)
                 if repeat:
                     times[key].append(seconds)
@@ -149,14 +148,7 @@ def read_all(
 
 def median_s(act: Callable[[], Any], repeats: int) -> float:
     """Seconds of an act, after one to warm up."""
-    return float(np.median([seconds_of(act) for _ in range(repeats + 1)][1:]))
-
-
-def seconds_of(act: Callable[[], Any]) -> float:
-    """Seconds of an act."""
-    start = time.perf_counter()
-    act()
-    return time.perf_counter() - start
+    return float(np.median([timed(act)[0] for _ in range(repeats + 1)][1:]))
 
 
 def empty_tasks(n: int) -> dict[str, TaskList]:
@@ -179,19 +171,19 @@ def loop_table() -> Table:
     for name, tasks in empty_tasks(N_EMPTY).items():
         graph = compile_memory(tasks, (MemoryPlace("memory", 80), MemoryPlace("disk", None, 1)))
         work = [TaskWork(nothing)] * N_EMPTY
-        start = time.perf_counter()
-        runner = GraphRunner(graph, work, [MemoryStore()], lambda tile: np.empty(8, np.uint8))
-        times = {"prepare once": time.perf_counter() - start}
+        made = partial(
+            GraphRunner, graph, work, [MemoryStore()], lambda tile: np.empty(8, np.uint8)
+        )
+        prepare_s, runner = timed(made)
+        times = {"prepare once": prepare_s}
         given: dict[tuple[int, int], Any] = {
             (tile, place): np.zeros(8, np.uint8)
             for tile, one in enumerate(tasks.tiles)
             for place in one.begins
         }
         for way, watched in (("run", False), ("run with checks and records", True)):
-            times[way] = min(
-                seconds_of(lambda: runner.run(given, checks=watched, records=watched))  # noqa: B023
-                for _ in range(EMPTY_REPEATS)
-            )
+            once = partial(runner.run, given, checks=watched, records=watched)
+            times[way] = min(timed(once)[0] for _ in range(EMPTY_REPEATS))
         n = len(graph.vertices)
         each = {way: 1e6 * seconds / n for way, seconds in times.items()}
         rows.append({"what": name, "vertices": n, **each})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from bench.report.timing import slowest_s
+from bench.report.timing import in_turn, slowest_s
 from redist import pgas
 
 REPEATS = 9
@@ -47,10 +48,8 @@ def overlap(comm: MPI.Intracomm, products: int) -> dict[str, Any]:
         "in turn": plain(both),
         "early": pgas.program(layouts="as written", cache=False)(both),
     }
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(REPEATS + 2):
-        for name, way in ways.items():
-            times[name].append(slowest_s(comm, lambda way=way: way(x, y)))  # type: ignore[misc]
+    calls = {name: partial(way, x, y) for name, way in ways.items()}
+    times = in_turn(calls, REPEATS + 2, partial(slowest_s, comm))
     found = {name: float(np.median(some[2:])) for name, some in times.items()}
     shorter = min(found["move"], found["compute"])
     return {"products": products, **found, "hidden": (found["in turn"] - found["early"]) / shorter}
@@ -72,8 +71,6 @@ def reads(comm: MPI.Intracomm) -> dict[str, float]:
                 a.fence()
 
     ways = {"neither": (False, False), "cache": (False, True), "both": (True, True)}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(5):
-        for name, way in ways.items():
-            times[name].append(slowest_s(comm, lambda way=way: work(*way)))  # type: ignore[misc]
+    calls = {name: partial(work, *way) for name, way in ways.items()}
+    times = in_turn(calls, 5, partial(slowest_s, comm))
     return {name: float(np.median(some)) for name, some in times.items()}

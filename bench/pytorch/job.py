@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from torch.distributed.tensor.placement_types import Partial
 import redist.torch
 from bench.peers.torch import join_started, slowest_of
 from bench.report.job import say
+from bench.report.timing import in_turn, timed
 from examples.weight_refit import State, cut_of, refit, running_placements, trained
 from redist.torch.calls import MoveOptions, Target
 from redist.torch.redistribute import prepare
@@ -66,15 +66,12 @@ def race(works: dict[str, Work], repeat: int) -> dict[str, Any]:
     """
     if repeat == 0:
         return {"peak": {name: peak_bytes(work, name == POOLED) for name, work in works.items()}}
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeat + 1):
-        for name, work in works.items():
-            dist.barrier()
-            start = time.perf_counter()
-            result = work()
-            taken = time.perf_counter() - start
-            del result
-            seconds[name].append(slowest_of(taken))
+
+    def seconds_of(work: Work) -> float:
+        dist.barrier()
+        return slowest_of(timed(work)[0])
+
+    seconds = in_turn(works, repeat + 1, seconds_of)
     return {"seconds": {name: taken[1:] for name, taken in seconds.items()}}
 
 
@@ -156,9 +153,7 @@ def measure_refits(layers: int, width: int, repeat: int) -> list[dict[str, Any]]
     rows = []
     for ranks in TARGETS:
         running = DeviceMesh("cpu", ranks, mesh_dim_names=("tp",))
-        start = time.perf_counter()
-        refit(state, running)
-        first_s = time.perf_counter() - start
+        first_s = timed(partial(refit, state, running))[0]
         works: dict[str, Callable[[], State]] = {
             "redist": partial(refit, state, running),
             "full tensors": partial(by_full_tensors, state, running),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import statistics
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from bench.problems.judge import WrongPlanError
 from bench.report.figures import geomean, quantile
 from bench.report.jobs import found_by, in_one_process
 from bench.report.report import Row, Table, Tables
+from bench.report.timing import in_turn, timed
 from bench.xla.race import cases
 from redist.lower.hlo import elems, received_elems
 from redist.measure.cases import Case
@@ -70,12 +70,11 @@ def race(case: Case, repeat: int) -> dict[str, Any]:
     theirs, ours = (way(x) for way in ways)
     wrong = not np.array_equal(np.asarray(theirs), np.asarray(ours))
     del theirs, ours
-    times: list[list[float]] = [[], []]
-    for _ in range(repeat):
-        for way, took in zip(ways, times, strict=True):
-            start = time.perf_counter()
-            jax.block_until_ready(way(x))
-            took.append(time.perf_counter() - start)
+
+    def seconds_of(way: Any) -> float:
+        return timed(lambda: jax.block_until_ready(way(x)))[0]
+
+    times = list(in_turn(dict(enumerate(ways)), repeat, seconds_of).values())
     compiled = [way.lower(x).compile() for way in ways]
     texts = [one.as_text() for one in compiled]
     memory = [one.memory_analysis() for one in compiled]
