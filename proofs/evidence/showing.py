@@ -81,6 +81,22 @@ def wrong_step(name: str, asked: Asked, action: Action, variant: str) -> Shown:
     ``asked`` is a request whose plan has the right source; its only step gets ``action``, its target
     the type of ``asked``.
     """
+    bad, refused = _with_step(name, asked, action)
+    return Shown(
+        refused.command,
+        refused.contradicts and not arrives(bad),
+        f"{variant}; run all the same, the array is wrong; {refused.text}",
+    )
+
+
+def refused_step(name: str, asked: Asked, action: Action, variant: str) -> Shown:
+    """Put a wrong step into the plan; the simulator refuses it."""
+    _, refused = _with_step(name, asked, action)
+    return replace(refused, text=f"{variant}; {refused.text}")
+
+
+def _with_step(name: str, asked: Asked, action: Action) -> tuple[Plan, Shown]:
+    """A plan with another step, and what the simulator says of it."""
     plan = asked.plan()
     target = ArrayType.parse(asked.target, plan.target.mesh)
     step = replace(plan.steps[0], action=action, after=target)
@@ -90,11 +106,8 @@ def wrong_step(name: str, asked: Asked, action: Action, variant: str) -> Shown:
     path.parent.mkdir(exist_ok=True)
     path.write_text(bad.to_json(), encoding="utf-8")
     verdict = next(line for line in output.splitlines() if line.startswith("result"))
-    return Shown(
-        f"redist simulate {shlex.quote(str(path))}",
-        not fine and not arrives(bad) and arrives(plan),
-        f"{variant}; run all the same, the array is wrong; {' '.join(verdict.split()[1:])}",
-    )
+    command = f"redist simulate {shlex.quote(str(path))}"
+    return bad, Shown(command, not fine and arrives(plan), " ".join(verdict.split()[1:]))
 
 
 def arrives(plan: Plan) -> bool:

@@ -40,11 +40,14 @@ import z3
 
 from proofs.engine.symbols import Fact, Num, below, between, end, holds, is_tile, quotient, start
 from proofs.engine.theorem import Obligation, Shown, Theorem, Twin
-from proofs.evidence.showing import Asked, wrong_step
+from proofs.evidence.showing import Asked, refused_step, wrong_step
 from redist.layout.axes import SubAxis
 from redist.plan.steps import AllGather, AllToAll, Slice
 
 n, k, g, c, f, i, j, d, q, r, m = z3.Ints("n k g c f i j d q r m")
+g2, DIGIT_1, DIGIT_2 = z3.Ints("g2 d1 d2")
+IN_BLOCK = (g >= 1, g2 >= 1, i >= 0, *below(DIGIT_1, g), *below(DIGIT_2, g2))
+"""Digits of two neighbours behind tile i of their dim."""
 VALUE = z3.DeclareSort("Value")
 A = z3.Function("A", z3.IntSort(), VALUE)
 V = z3.Function("V", z3.IntSort(), z3.IntSort(), VALUE)
@@ -157,6 +160,16 @@ def _all_to_all() -> Iterator[Obligation]:
         "all_to_all: element (j, j2) comes from a device that differs on the moved axis only",
         (gather, slicing, *needed, stands, z3.Not(right)),
     )
+    one = DIGIT_1 * g2 + DIGIT_2
+    yield Obligation(
+        "all_to_all: neighbours that move as a block are one axis of the product of their sizes",
+        (
+            *IN_BLOCK,
+            z3.Not(
+                z3.And(*below(one, g * g2), (i * g + DIGIT_1) * g2 + DIGIT_2 == i * (g * g2) + one)
+            ),
+        ),
+    )
 
 
 # Reductions ---------------------------------------------------------------------------------
@@ -268,9 +281,24 @@ def _move_to_major() -> Obligation:
 
 def _show_move_to_major(v: Mapping[str, int]) -> Shown:
     one, two = f"{v['g']}{{y}}, {v['n']}{{x}}", f"{v['g']}, {v['n']}{{y,x}}"
-    action = AllToAll(((SubAxis("y", 1, v["g"]), 0, 1),))
+    action = AllToAll((((SubAxis("y", 1, v["g"]),), 0, 1),))
     text = f"device ({v['i']}, {v['d']}) would find index {v['j']} of dim 1 along y"
     return wrong_step("move-to-major", Asked(f"i32[{one}]", f"i32[{two}]", _mesh(v)), action, text)
+
+
+def _block_turned() -> Obligation:
+    """A block arrives with its last axis first."""
+    small = (*IN_BLOCK, *between(2, g, 3), *between(2, g2, 3))
+    turned = DIGIT_1 * g2 + DIGIT_2 != DIGIT_2 * g + DIGIT_1
+    return Obligation("block", (*small, i == 0, turned), (g, g2, DIGIT_1, DIGIT_2))
+
+
+def _show_block_turned(v: Mapping[str, int]) -> Shown:
+    size, where = v["g"] * v["g2"], f"x={v['g']},y={v['g2']}"
+    asked = Asked(f"i32[{size}{{x,y}}, {size}]", f"i32[{size}, {size}{{y,x}}]", where)
+    block = SubAxis("x", 1, v["g"]), SubAxis("y", 1, v["g2"])
+    text = f"digits {v['d1']} and {v['d2']} would arrive in the other order"
+    return refused_step("block-turned", asked, AllToAll(((block, 0, 1),)), text)
 
 
 def _slice_pending() -> Obligation:
@@ -299,6 +327,7 @@ THEOREM = Theorem(
         Twin("slice where tiles do not nest", _slice_uneven, _show_slice_uneven),
         Twin("gather the major axis", _gather_major, _show_gather_major),
         Twin("all_to_all to the major end", _move_to_major, _show_move_to_major),
+        Twin("a block arrives with its last axis first", _block_turned, _show_block_turned),
         Twin("slice along a pending axis", _slice_pending, _show_slice_pending),
     ),
 )

@@ -166,7 +166,7 @@ def _parts(action: Action) -> list[SubAxis]:
         case AllGather(moves):
             return [part for part, _ in moves]
         case AllToAll(triples):
-            return [part for part, _, _ in triples]
+            return [part for block, _, _ in triples for part in block]
         case AllReduce(axes):
             return list(axes)
         case _:
@@ -286,25 +286,26 @@ def _undone(before: Holding, after: Holding, dim: int, parts: list[SubAxis]) -> 
 
 
 def _all_to_all_fault(
-    moves: tuple[tuple[SubAxis, int, int], ...], before: Holding, after: Holding
+    moves: tuple[tuple[tuple[SubAxis, ...], int, int], ...], before: Holding, after: Holding
 ) -> str | None:
     mesh, n_dims = before.type.mesh, before.type.ndim
     index, cuts = before.index.copy(), list(before.cuts)
-    if not moves:
+    if not moves or not all(block for block, _, _ in moves):
         return "it names no axis"
-    for part, old, new in moves:
+    for block, old, new in moves:
+        axes = ",".join(part.text(mesh) for part in block)
         if not (0 <= old < n_dims and 0 <= new < n_dims) or old == new:
-            return f"it moves {part.text(mesh)} from dim {old} to dim {new}"
-        digit = coordinates(mesh, [part])
-        if cuts[old] % part.size or not bool(np.all(index[:, old] % part.size == digit)):
-            return f"{part.text(mesh)} is not at the minor end of dim {old}"
-        index[:, old] //= part.size
-        cuts[old] //= part.size
-        index[:, new] = index[:, new] * part.size + digit
-        cuts[new] *= part.size
+            return f"it moves {axes} from dim {old} to dim {new}"
+        digit, n_parts = coordinates(mesh, block), size(block)
+        if cuts[old] % n_parts or not bool(np.all(index[:, old] % n_parts == digit)):
+            return f"{axes} is not at the minor end of dim {old}"
+        index[:, old] //= n_parts
+        cuts[old] //= n_parts
+        index[:, new] = index[:, new] * n_parts + digit
+        cuts[new] *= n_parts
     if tuple(cuts) != after.cuts or not bool(np.all(index == after.index)):
         return "the moves that it names do not give the type after it"
-    members = group_numbers(before.type, [part for part, _, _ in moves])
+    members = group_numbers(before.type, [part for block, _, _ in moves for part in block])
     return _group_fault(before, after, members, exact=False)
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from redist.errors import LayoutError, StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merge_parts, refined_parts
+from redist.layout.axes import SubAxis, format_axes, merge_parts, refined_parts
 from redist.layout.mesh import Mesh
 from redist.plan.steps import (
     OP_NAMES,
@@ -28,7 +28,7 @@ def type_after(action: Action, before: ArrayType) -> ArrayType:
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f32[8{x}, 8]", Mesh(x=2, y=2))
-    >>> print(type_after(AllToAll(((SubAxis("x", 1, 2), 0, 1),)), t))
+    >>> print(type_after(AllToAll((((SubAxis("x", 1, 2),), 0, 1),)), t))
     f32[8, 8{x}]
     >>> type_after(AllGather(((SubAxis("y", 1, 2), 0),)), t)
     Traceback (most recent call last):
@@ -243,15 +243,18 @@ def _cuts_a_dim(part: SubAxis, dims: Iterable[tuple[SubAxis, ...]]) -> bool:
 def _all_to_all(action: AllToAll, before: ArrayType) -> ArrayType:
     _check_dims(action, before, (to for _, _, to in action.moves))
     here = before
-    for part, old, new in action.moves:
+    for block, old, new in action.moves:
         if old == new:
-            _refuse(action, before, f"{part.text(before.mesh)} moves from dim {old} to itself")
-        coarse = _take_axes(action, before, here, [(part, old)])
+            axes = format_axes(before.mesh, block)
+            _refuse(action, before, f"{axes} moves from dim {old} to itself")
+        coarse = here
+        for part in reversed(block):
+            coarse = _take_axes(action, before, coarse, [(part, old)])
         _check_nested(action, before, coarse, here)
-        dims = [(*dim, part) if i == new else dim for i, dim in enumerate(coarse.dims)]
+        dims = [(*dim, *block) if i == new else dim for i, dim in enumerate(coarse.dims)]
         here = before.with_dims(dims)
         _check_nested(action, before, coarse, here)
-    if not action.moves:
+    if not all(block for block, _, _ in action.moves) or not action.moves:
         _refuse(action, before, "no axis is named")
     return here
 

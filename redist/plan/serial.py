@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from redist.errors import PlanFormatError, RedistError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, format_axes
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Alternative, Certificate, Plan
 from redist.plan.request import OBJECTIVES, STRATEGIES
@@ -28,7 +28,8 @@ from redist.plan.steps import (
     Step,
 )
 
-VERSION = 1
+VERSIONS = (1, 2)
+"""Written is the first that can say the plan: 2 if a step moves several axes as one block, else 1."""
 T = TypeVar("T")
 
 
@@ -45,7 +46,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         certificate = asdict(plan.certificate)
         certificate["counterexample"] = dict(plan.certificate.counterexample)
     return {
-        "version": VERSION,
+        "version": VERSIONS[any(map(_moves_block, plan.steps))],
         "meshes": [_mesh_to_dict(mesh) for mesh in meshes],
         "dtype": plan.source.dtype.name,
         "shape": list(plan.source.shape),
@@ -99,7 +100,7 @@ def _step_to_dict(step: Step, meshes: list[Mesh]) -> dict[str, Any]:
         case AllGather(moves):
             details = {"moves": [[part.text(mesh), dim] for part, dim in moves]}
         case AllToAll(triples):
-            details = {"moves": [[part.text(mesh), old, new] for part, old, new in triples]}
+            details = {"moves": [[format_axes(mesh, block), i, j] for block, i, j in triples]}
         case AllPermute() | Exchange() | ReduceScatter():
             details = {}
         case AllReduce(axes):
@@ -121,6 +122,14 @@ def _step_to_dict(step: Step, meshes: list[Mesh]) -> dict[str, Any]:
     }
 
 
+def _moves_block(step: Step) -> bool:
+    match step.action:
+        case AllToAll(triples):
+            return any(len(block) > 1 for block, _, _ in triples)
+        case _:
+            return False
+
+
 def _event_to_dict(event: Event) -> dict[str, Any]:
     """An event; version 1 of the format calls what lies between the steps ``out``."""
     return {**asdict(event), "what": "out" if event.what == MIDDLE else event.what}
@@ -134,9 +143,10 @@ def plan_from_json(text: str) -> Plan:
         raise PlanFormatError(f"cannot read the plan: it is not JSON ({error})") from None
     if not isinstance(data, dict):
         raise PlanFormatError("cannot read the plan: expected a JSON object")
-    if data.get("version") != VERSION:
+    if data.get("version") not in VERSIONS:
         raise PlanFormatError(
-            f"cannot read the plan: version {data.get('version')!r}; this redist reads {VERSION}"
+            f"cannot read the plan: version {data.get('version')!r}; "
+            f"this redist reads {VERSIONS[0]} to {VERSIONS[-1]}"
         )
     try:
         return _plan(data)
@@ -250,7 +260,7 @@ def _action(item: Mapping[str, Any], after: ArrayType) -> Action:
             return AllGather(tuple((_part(axis, mesh), _int(dim)) for axis, dim in item["moves"]))
         case "all_to_all":
             return AllToAll(
-                tuple((_part(axis, mesh), _int(i), _int(j)) for axis, i, j in item["moves"])
+                tuple((_block(axes, mesh), _int(i), _int(j)) for axes, i, j in item["moves"])
             )
         case "all_permute":
             return AllPermute(after)
@@ -263,6 +273,11 @@ def _action(item: Mapping[str, Any], after: ArrayType) -> Action:
         case other:
             known = ", ".join(OP_NAMES.values())
             raise PlanFormatError(f"unknown op {other!r}; known: {known}")
+
+
+def _block(text: Any, mesh: Mesh) -> tuple[SubAxis, ...]:
+    """``x,y:(2)3``."""
+    return tuple(_part(axis, mesh) for axis in str(text).split(","))
 
 
 def _part(text: Any, mesh: Mesh) -> SubAxis:

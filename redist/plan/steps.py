@@ -32,12 +32,13 @@ class AllGather:
 
 @dataclass(frozen=True, slots=True)
 class AllToAll:
-    """The net effect of moves (axis, from, to), one after another, as one step.
+    """The net effect of moves (axes, from, to), one after another, as one step.
 
-    Each takes the minor-most axis of one dim to the minor end of another; an axis may move twice.
+    Each takes a block of axes from the minor end of one dim to the minor end of another, in its order;
+    an axis may move twice. A block of one axis is the common case.
     """
 
-    moves: tuple[tuple[SubAxis, int, int], ...]
+    moves: tuple[tuple[tuple[SubAxis, ...], int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

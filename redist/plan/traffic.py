@@ -64,7 +64,7 @@ def named_group(action: Action, before: ArrayType) -> tuple[SubAxis, ...] | None
         case AllGather(moves):
             return union(before.mesh, (part for part, _ in moves))
         case AllToAll(triples):
-            return union(before.mesh, (part for part, _, _ in triples))
+            return union(before.mesh, (part for block, _, _ in triples for part in block))
         case AllReduce(axes):
             return axes
         case ReduceScatter(to) if is_plain_reduce_scatter(before, to):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merge_parts, prime_parts, refined_parts
-from redist.layout.cuts import Cut, cut_dim
+from redist.layout.cuts import cut_dim
 from redist.plan.rules import kept_axes, resolved_axes, type_after
 from redist.plan.steps import (
     Action,
@@ -22,6 +22,8 @@ from redist.plan.steps import (
 )
 
 Dims = list[list[SubAxis]]
+MOST_STATES = 20_000
+"""How many arrangements of axes are looked at for a sequence of moves."""
 
 
 def split_dims(t: ArrayType, pieces: tuple[SubAxis, ...]) -> Dims:
@@ -57,11 +59,13 @@ def name_step(
     most_moves: int = 4,
     permute: bool = True,
     finest: tuple[SubAxis, ...] = (),
+    most_states: int = MOST_STATES,
 ) -> Action | None:
     """slice, all_gather, all_permute or all_to_all, whichever does it alone; else None.
 
     An all_to_all of more than ``most_moves`` moves is not found, nor one that moves pieces of axes other
-    than those that both types are made of, the ``finest`` or, if there are none, primes.
+    than those that both types are made of, the ``finest`` or, if there are none, primes. Without
+    ``permute``, each move is of one axis: blocks of several could turn any order into any other.
 
     >>> from redist.layout.mesh import Mesh
     >>> m = Mesh(x=2, y=2)
@@ -69,7 +73,7 @@ def name_step(
     >>> name_step(a, b)
     AllGather(moves=((SubAxis(name='y', pre=1, size=2), 1),))
     """
-    for action in _proposals(before, after, most_moves, permute, finest):
+    for action in _proposals(before, after, most_moves, permute, finest, most_states):
         try:
             if type_after(action, before) == after:
                 return action
@@ -84,6 +88,7 @@ def _proposals(
     most_moves: int,
     permute: bool,
     finest: tuple[SubAxis, ...],
+    most_states: int,
 ) -> Iterator[Action]:
     if resolved_axes(before, after) or kept_axes(before, after) != after.pending_axes:
         return
@@ -102,7 +107,7 @@ def _proposals(
             finest = finest or prime_parts(before.mesh, (*before.used, *after.used))
             for fine in dict.fromkeys((pieces, finest)):
                 split = split_dims(before, fine), split_dims(after, fine)
-                moves = _moves(before, *split, most_moves)
+                moves = _moves(before, *split, most_moves, most_states, permute)
                 if moves is not None:
                     yield AllToAll(moves)
                     break
@@ -110,66 +115,76 @@ def _proposals(
         yield AllPermute(after)
 
 
-MOST_STATES = 20_000
-"""How many arrangements of axes are looked at for a sequence of moves."""
-
 State = tuple[tuple[SubAxis, ...], ...]
-AxisMove = tuple[SubAxis, int, int]
+BlockMove = tuple[tuple[SubAxis, ...], int, int]
 
 
-def _moves(t: ArrayType, old: Dims, new: Dims, most: int) -> tuple[AxisMove, ...] | None:
+def _moves(
+    t: ArrayType, old: Dims, new: Dims, most: int, most_states: int, blocks: bool
+) -> tuple[BlockMove, ...] | None:
     """A shortest sequence of minor-end moves between two arrangements, searched from both ends."""
     start, goal = tuple(map(tuple, old)), tuple(map(tuple, new))
-    reached: list[dict[State, tuple[AxisMove, ...]]] = [{start: ()}, {goal: ()}]
+    reached: list[dict[State, tuple[BlockMove, ...]]] = [{start: ()}, {goal: ()}]
     edge: list[list[State]] = [[start], [goal]]
-    for depth in range(most):
-        end = depth % 2
-        if len(reached[0]) + len(reached[1]) > MOST_STATES:
+    nests = Nesting(t.shape)
+    for _ in range(most):
+        end = int(len(edge[1]) < len(edge[0]))
+        if len(reached[0]) + len(reached[1]) > most_states:
             break
         fringe: list[State] = []
         for state in edge[end]:
             done = reached[end][state]
-            for move, following in minor_end_moves(t, state):
+            for move, following in minor_end_moves(nests, state, blocks):
                 if following in reached[end]:
                     continue
-                part, i, j = move
-                path = (*done, move) if end == 0 else ((part, j, i), *done)
+                block, i, j = move
+                path = (*done, move) if end == 0 else ((block, j, i), *done)
                 reached[end][following] = path
                 if following in reached[1 - end]:
-                    return reached[0][following] + reached[1][following]
+                    moves = reached[0][following] + reached[1][following]
+                    return tuple((merge_parts(block), i, j) for block, i, j in moves)
                 fringe.append(following)
         edge[end] = fringe
     return None
 
 
-def minor_end_moves(t: ArrayType, state: State) -> Iterator[tuple[AxisMove, State]]:
-    """Every move of a minor-most axis to another dim that keeps tiles nested.
+class Nesting:
+    """Whether the tiles of a dim that some axes cut nest in those of the first of them; each asked once."""
 
-    Pieces that continue each other are one axis and may move together.
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._known: dict[tuple[int, tuple[SubAxis, ...], int], bool] = {}
+
+    def __call__(self, dim: int, parts: tuple[SubAxis, ...], n_first: int) -> bool:
+        """Whether the dim cut by all parts nests in the dim cut by the first of them."""
+        key = dim, parts, n_first
+        if key not in self._known:
+            fine, coarse = (math.prod(p.size for p in some) for some in (parts, parts[:n_first]))
+            n = self._shape[dim]
+            self._known[key] = cut_dim(n, fine).nests_in(cut_dim(n, coarse))
+        return self._known[key]
+
+
+def minor_end_moves(
+    nests: Nesting, state: State, blocks: bool = True
+) -> Iterator[tuple[BlockMove, State]]:
+    """Every move of a block of minor-most axes to another dim that keeps tiles nested.
+
+    Unless ``blocks``, only pieces that continue each other move together: they are one axis.
     """
     for i, dim in enumerate(state):
-        for rest, part in _minor_axes(dim):
-            run = dim[len(rest) :]
-            if not _cut(t, i, dim).nests_in(_cut(t, i, rest)):
+        for start in range(len(dim) - 1, -1, -1):
+            rest, block = dim[:start], dim[start:]
+            if not blocks and len(merge_parts(block)) > 1:
+                break
+            if not nests(i, dim, start):
                 continue
             for j, other in enumerate(state):
-                if j != i and _cut(t, j, (*other, part)).nests_in(_cut(t, j, other)):
+                longer = (*other, *block)
+                if j != i and nests(j, longer, len(other)):
                     dims = list(state)
-                    dims[i], dims[j] = rest, (*other, *run)
-                    yield (part, i, j), tuple(dims)
-
-
-def _minor_axes(dim: tuple[SubAxis, ...]) -> Iterator[tuple[tuple[SubAxis, ...], SubAxis]]:
-    """What can leave the minor end as one axis, and what stays."""
-    for start in range(len(dim) - 1, -1, -1):
-        joined = merge_parts(dim[start:])
-        if len(joined) > 1:
-            return
-        yield dim[:start], joined[0]
-
-
-def _cut(t: ArrayType, dim: int, parts: Iterable[SubAxis]) -> Cut:
-    return cut_dim(t.shape[dim], math.prod(part.size for part in parts))
+                    dims[i], dims[j] = rest, longer
+                    yield (block, i, j), tuple(dims)
 
 
 def general_step(before: ArrayType, after: ArrayType) -> Action:

@@ -78,7 +78,7 @@ def _set(*path: Any) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     "change",
     [
-        _set("version", 2),
+        _set("version", 3),
         _set("surprise", 1),
         _set("received_bytes", -1),
         _set("received_bytes", 1.5),

@@ -57,8 +57,11 @@ def calls_of(source: str, target: str, **options: object) -> list[object]:
     return [call for run in lower_plan(plan) for call in run.calls]
 
 
-def test_axes_that_move_together_are_one_collective() -> None:
-    calls = calls_of("f32[16{x,y}, 16]", "f32[16, 16{x,y}]", strategy="direct")
+@pytest.mark.parametrize("strategy", ["auto", "collectives", "direct"])
+def test_axes_that_move_together_are_one_collective(strategy: str) -> None:
+    ends = "f32[16{x,y}, 16]", "f32[16, 16{x,y}]"
+    calls = calls_of(*ends, strategy=strategy, objective="bytes")
+    assert not any(isinstance(call, Permute) for call in calls)
     swaps = [call for call in calls if isinstance(call, Swap)]
     assert [[axis.name for axis in swap.axes] for swap in swaps] == [["x", "y"]]
 

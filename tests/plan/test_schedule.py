@@ -156,7 +156,7 @@ def random_action(rng: Random) -> tuple[Action, ArrayType]:
         part = SubAxis(last.name, pre, last.end // pre)
         if kind < 0.2:
             return AllGather(((part, old),)), before
-        return AllToAll(((part, old, rng.randrange(before.ndim)),)), before
+        return AllToAll((((part,), old, rng.randrange(before.ndim)),)), before
     if kind < 0.5:
         return AllPermute(to), before
     resolves = bool(resolved_axes(before, to))
@@ -190,7 +190,7 @@ def test_steps_deliver_what_their_types_promise(case: tuple[Action, ArrayType]) 
         case AllGather(moves):
             partners = oracle.groups(before, [part for part, _ in moves])
         case AllToAll(triples):
-            partners = oracle.groups(before, [part for part, _, _ in triples])
+            partners = oracle.groups(before, [part for block, _, _ in triples for part in block])
         case _:
             pass
     for sender, receiver, _, box in pieces(schedule):

@@ -17,9 +17,10 @@ from redist.plan.rates import FLAT
 from redist.plan.rules import type_after
 from redist.plan.steps import AllGather, AllToAll, Exchange
 from redist.plan.traffic import traffic_of
-from redist.synth.named_steps import minor_end_moves, name_step, split_dims
+from redist.synth.named_steps import Nesting, minor_end_moves, name_step, split_dims
+from redist.synth.normal_form import normal_form
 from redist.synth.plan_figures import Path, Pricer
-from redist.synth.routes import axis_by_axis, normal_form
+from redist.synth.routes import axis_by_axis
 from tests.problems.strategies import divisors, random_mesh, random_pair, random_shape, random_type
 
 
@@ -59,10 +60,11 @@ def test_moves_can_be_walked_backwards() -> None:
         t = random_type(rng, mesh, shape)
         pieces = prime_parts(mesh, t.used)
         state = tuple(map(tuple, split_dims(t, pieces)))
-        for (part, i, j), after in minor_end_moves(t, state):
-            back = dict(minor_end_moves(t, after))
-            assert back[part, j, i] == state
-            there = type_after(AllToAll(((part, i, j),)), t)
+        nests = Nesting(shape)
+        for (block, i, j), after in minor_end_moves(nests, state):
+            back = dict(minor_end_moves(nests, after))
+            assert back[block, j, i] == state
+            there = type_after(AllToAll(((block, i, j),)), t)
             assert there == t.with_dims(after)
             moves += 1
 
@@ -116,6 +118,7 @@ def test_routes_taken_apart_cost_a_middle_tile_at_most() -> None:
         if source == target:
             continue
         route = normal_form(source, target)
+        assert route is not None
         pieces = axis_by_axis(source, route)
         if pieces == route:
             continue

@@ -104,7 +104,7 @@ def random_action(rng: Random, t: ArrayType, other: ArrayType) -> Action:
         case 2:
             return AllGather(tuple((part, dim()) for part in parts(2)))
         case 3:
-            return AllToAll(tuple((part, dim(), dim()) for part in parts(3)))
+            return AllToAll(tuple(((part,), dim(), dim()) for part in parts(3)))
         case 4:
             return AllPermute(other)
         case 5:

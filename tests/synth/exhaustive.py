@@ -194,7 +194,7 @@ def _named(a: ArrayType, b: ArrayType, fa: Dims, fb: Dims, moves: bool) -> bool:
 
 
 def _move_classes(t: ArrayType, fine: list[Dims], every: list[Dims]) -> list[int]:
-    """Types joined by moves of a minor-most axis (pieces in sequence) to another dim's minor end.
+    """Types joined by moves of a block of minor-most factors to another dim's minor end.
 
     Tiles must nest at every move; what is passed on the way need not be even.
     """
@@ -210,8 +210,6 @@ def _move_classes(t: ArrayType, fine: list[Dims], every: list[Dims]) -> list[int
         for a, b in itertools.permutations(range(len(dims)), 2):
             for k in range(len(dims[a])):
                 run = dims[a][k:]
-                if any(p.name != q.name or p.end != q.pre for p, q in itertools.pairwise(run)):
-                    continue
                 moved = list(dims)
                 moved[a], moved[b] = dims[a][:k], (*dims[b], *run)
                 before, after = t.with_dims(dims), t.with_dims(moved)

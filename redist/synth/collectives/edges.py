@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
@@ -24,13 +23,14 @@ from redist.synth.type_space import TypeSpace
 # Which types an all_to_all joins: those that moves of minor-most axes lead to.
 
 
-def move_classes(space: TypeSpace) -> Ints:
+def move_classes(space: TypeSpace, blocks: bool) -> Ints:
     """A number for every type; equal where minor-end moves lead from one to the other.
 
+    Unless ``blocks``, each of them moves one axis.
     On the way they may pass types that are not in the space: only the net effect happens.
     """
     label = np.arange(len(space.every.chains), dtype=np.int64)
-    pairs = _single_moves(space)
+    pairs = _block_moves(space, blocks)
     while True:
         new = label.copy()
         for here, there in pairs:
@@ -43,45 +43,51 @@ def move_classes(space: TypeSpace) -> Ints:
         label = new
 
 
-def _runs(space: TypeSpace) -> Iterator[tuple[Ints, Ints]]:
-    """For every axis made of factors: each chain without it at its minor end, and with it."""
-    for mesh, parts in enumerate(space.factors):
-        for start, stop in combinations(range(len(parts) + 1), 2):
-            run = tuple(range(start, stop))
-            if len(merge_parts(parts[start:stop])) > 1:
-                continue
-            shorter = np.full(len(space.table), -1, dtype=np.int64)
-            longer = np.full(len(space.table), -1, dtype=np.int64)
-            for c, (m, chain) in enumerate(space.table.chains):
-                if m == mesh and chain[len(chain) - len(run) :] == run:
-                    shorter[c] = space.chain_number(m, chain[: len(chain) - len(run)])
-                    longer[shorter[c]] = c
-            yield shorter, longer
+def _block_moves(space: TypeSpace, blocks: bool) -> list[tuple[Ints, Ints]]:
+    """Pairs of types that one move of a block of minor-most factors joins, tiles nesting all the way.
 
+    A chain is read as a number, a digit for each factor behind one for its mesh, so that a block moves by
+    division and multiplication::
 
-def _single_moves(space: TypeSpace) -> list[tuple[Ints, Ints]]:
-    """Pairs of types that one move of a minor-most axis joins, tiles nesting all the way."""
+        chain (0, 2, 1) = 1 1 3 2      less its last two: 1 1      behind (3): 1 4 3 2
+    """
     n_chains, n_dims = len(space.table), space.n_dims
     sizes = np.array([n_chains**i for i in reversed(range(n_dims))], dtype=np.int64)
     keys = space.every.chains @ sizes
     prefixes = [space.table.nested_prefix(i) for i in range(n_dims)]
+    base = 2 + max(map(len, space.factors))
+    codes = np.array([_read(mesh, chain, base) for mesh, chain in space.table.chains])
+    chain_of = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+    chain_of[codes] = np.arange(n_chains)
+    lengths = np.array([_movable(space, *chain, blocks) for chain in space.table.chains])
     pairs = []
-    every = np.arange(n_chains, dtype=np.int64)
-    for shorter, longer in _runs(space):
-        gives = [(shorter >= 0) & prefix[shorter, every] for prefix in prefixes]
-        takes = [(longer >= 0) & prefix[every, longer] for prefix in prefixes]
-        for i in range(n_dims - 1):
-            rows = np.flatnonzero(gives[i][space.every.chains[:, i]])
-            old = space.every.chains[rows, i]
-            left = keys[rows] + (shorter[old] - old) * sizes[i]
-            for j in range(i + 1, n_dims):
-                other = space.every.chains[rows, j]
-                here = np.flatnonzero(takes[j][other])
-                key = left[here] + (longer[other[here]] - other[here]) * sizes[j]
-                at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-                found = keys[at] == key
-                pairs.append((rows[here[found]], at[found]))
+    for n_factors in range(1, base - 1):
+        shift = base**n_factors
+        for i, j in combinations(range(n_dims), 2):
+            rows = np.flatnonzero(lengths[space.every.chains[:, i]] >= n_factors)
+            old, other = space.every.chains[rows, i], space.every.chains[rows, j]
+            left = chain_of[codes // shift][old]
+            right = chain_of[codes[other] * shift + (codes % shift)[old]]
+            nested = prefixes[i][left, old] & prefixes[j][other, right]
+            key = keys[rows] + (left - old) * sizes[i] + (right - other) * sizes[j]
+            at = np.minimum(np.searchsorted(keys, key[nested]), len(keys) - 1)
+            found = keys[at] == key[nested]
+            pairs.append((rows[nested][found], at[found]))
     return pairs
+
+
+def _movable(space: TypeSpace, mesh: int, chain: tuple[int, ...], blocks: bool) -> int:
+    """How many factors at its minor end can move together, and any fewer as well."""
+    n = len(chain)
+    parts = [space.factors[mesh][factor] for factor in chain]
+    return n if blocks else max(k for k in range(n + 1) if len(merge_parts(parts[n - k :])) <= 1)
+
+
+def _read(mesh: int, chain: tuple[int, ...], base: int) -> int:
+    number = mesh + 1
+    for factor in chain:
+        number = number * base + factor + 1
+    return number
 
 
 # Steps between the types of a search over named collectives, by name.
@@ -197,7 +203,7 @@ class CollectiveEdges:
         prices = self.space_prices
         self.routes = CollectiveRoutes(prices, self.permute)
         self._closed = CollectivePrices.of(prices, self.kept)
-        self._classes = move_classes(prices.space)
+        self._classes = move_classes(prices.space, self.permute)
         blocks = self._closed.told_apart()
         self.narrowing = Narrowing(prices, blocks, self._classes, self.permute)
         self._lacks = np.full((2, len(prices.space) + 1), -1, dtype=np.int64)
