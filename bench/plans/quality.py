@@ -11,8 +11,9 @@ from bench.report.figures import geomean, most
 from bench.report.report import Row, Table, Tables, Value
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT
+from redist.synth.normal_form import crossing, normal_form
 from redist.synth.plan_figures import Pricer
-from redist.synth.routes import normal_form
+from redist.synth.routes import gather_and_slice
 from redist.text.progress import track
 from tests.problems.problems import KINDS, Problem, problems
 
@@ -89,9 +90,10 @@ def measure_plans(problem: Problem) -> PlanFigures:
 
 
 def _normal_form(plan: Plan) -> Plan:
-    """The pure normal form of the same request as a plan."""
+    """The pure normal form of the same request as a plan; what has none gathers and slices."""
     pricer = Pricer.of(plan.source, plan.target, FLAT, None, plan.donate)
-    steps = pricer.steps(normal_form(plan.source, plan.target))
+    ends = plan.source, plan.target
+    steps = pricer.steps(normal_form(*ends) or crossing(*ends) or gather_and_slice(*ends))
     return replace(plan, steps=steps, considered=(), certificate=None)
 
 

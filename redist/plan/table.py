@@ -5,6 +5,7 @@ from __future__ import annotations
 from redist.layout.axes import format_axes
 from redist.plan.memory import alive_events, holder_classes, worst_class
 from redist.plan.plan import Plan
+from redist.plan.portable import larger_tile_reason
 from redist.plan.steps import Step
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_time
@@ -22,7 +23,7 @@ def format_plan(plan: Plan) -> str:
         lines += table([head, *rows], LEFT, "  ")
     else:
         lines.append("  nothing to do: source and target are the same type")
-    lines += [_received_text(plan), _memory(plan), _time(plan)]
+    lines += [_received_text(plan), _memory(plan), *_larger_tile(plan), _time(plan)]
     if plan.certificate is not None:
         lines.append(f"bound      {plan.certificate.bound}: {plan.certificate.summary()}")
     return "\n".join(lines)
@@ -102,6 +103,15 @@ def _byte_range(least: int, most: int) -> str:
     if a.split()[-1] == b.split()[-1]:
         return f"{a.split()[0]}-{b}"
     return f"{a} - {b}" if least else f"0-{b}"
+
+
+def _larger_tile(plan: Plan) -> list[str]:
+    """A line if a tile on the way is larger than both ends: how large, and why."""
+    largest = max(t.tile_bytes for t in plan.types)
+    if largest <= max(plan.source.tile_bytes, plan.target.tile_bytes):
+        return []
+    reason = larger_tile_reason(plan.source, plan.target) or "no smaller one is as good"
+    return [f"tiles      {format_bytes(largest)} on the way, more than at both ends: {reason}"]
 
 
 def _ratio(a: int, b: int) -> str:

@@ -14,8 +14,9 @@ from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
+from redist.synth.normal_form import crossing, normal_form
 from redist.synth.plan_figures import Path
-from redist.synth.routes import axis_by_axis, direct, gather_and_slice, normal_form, via
+from redist.synth.routes import axis_by_axis, direct, gather_and_slice, via
 
 MANY_DEVICES = 16_384
 """Above this many devices only one scattered route is looked at, and only short ones otherwise."""
@@ -29,11 +30,10 @@ def standard_routes(request: Request) -> dict[str, Path]:
     if request.strategy == "direct":
         return {"direct": one}
     if request.strategy == "auto":
-        routes = {"direct": one, "normal form": normal_form(source, target)}
-        apart = axis_by_axis(source, routes["normal form"])
-        few = len(apart) <= FEW_STEPS or source.mesh.n_devices <= MANY_DEVICES
-        if apart != routes["normal form"] and few:
-            routes["axis by axis"] = apart
+        routes = {"direct": one, **_normal_forms(request)}
+        few = len(routes.get("axis by axis", ())) <= FEW_STEPS
+        if not few and source.mesh.n_devices > MANY_DEVICES:
+            del routes["axis by axis"]
         general: Path = ((ReduceScatter(target), target),)
         if resolved_axes(source, target) and one != general:
             routes["reduce_scatter"] = general
@@ -42,13 +42,32 @@ def standard_routes(request: Request) -> dict[str, Path]:
             routes[name] = via(source, stops)
         return {name: r for name, r in routes.items() if within_ends(r, source, target)}
     routes = {
-        "normal form": normal_form(source, target),
-        "gather and slice": gather_and_slice(source, target),
-    }
-    routes["axis by axis"] = axis_by_axis(source, routes["normal form"])
-    if _is_allowed(one, request, source):
-        routes["direct"] = one
-    return {name: r for name, r in routes.items() if _is_allowed(r, request, source)}
+        **_normal_forms(request), "gather and slice": gather_and_slice(source, target), "direct": one
+    }  # fmt: skip
+    routes = {name: r for name, r in routes.items() if _is_allowed(r, request, source)}
+    within = {name: r for name, r in routes.items() if within_ends(r, source, target)}
+    # Without permutes there may be no other way than by larger tiles.
+    return within if within and request.strategy == "collectives" else routes
+
+
+def _normal_forms(request: Request) -> dict[str, Path]:
+    """The normal form, and the same one axis at a time; with smaller tiles if a limit asks for them."""
+    source, target = request.source, request.target
+    route = normal_form(source, target) or crossing(source, target)
+    if route is None:
+        return {}
+    routes = {"normal form": route}
+    apart = axis_by_axis(source, route)
+    if apart != route:
+        routes["axis by axis"] = apart
+    if request.limit_bytes is not None:
+        fixed = source.tile_bytes + target.tile_bytes
+        if request.donate:
+            fixed = max(source.tile_bytes, target.tile_bytes)
+        small = normal_form(source, target, max(request.limit_bytes - fixed, 0))
+        if small is not None and small != route:
+            routes["normal form, smaller tiles"] = small
+    return routes
 
 
 def within_ends(route: Path, source: ArrayType, target: ArrayType) -> bool:

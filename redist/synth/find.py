@@ -17,10 +17,11 @@ from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
 from redist.plan.topology import Topology
-from redist.synth.candidates import factors_of, standard_routes
+from redist.synth.candidates import factors_of, standard_routes, within_ends
 from redist.synth.collectives.prime_shapes import floor_over_primes
 from redist.synth.collectives.search import CollectiveSearch
 from redist.synth.named_steps import common_pieces
+from redist.synth.normal_form import has_closed_limit, least_limit_bytes
 from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Path, Pricer
 from redist.synth.two_step_search import MiddleSearch
@@ -86,7 +87,8 @@ def find_plan(request: Request) -> Plan:
     bound: int | None = MORE_THAN_ANY_COST
     if request.strategy != "direct" and not _is_settled(request, pricer, routes, best):
         below = MORE_THAN_ANY_COST if best is None else _cost(request, pricer, routes[best])
-        found, bound = _search_space(request, pricer, below)
+        capped = _is_capped(request, routes)
+        found, bound = _search_space(request, pricer, below, capped)
         if found is not None:
             routes["search"] = found
             best = "search"
@@ -101,10 +103,11 @@ def find_plan(request: Request) -> Plan:
 
 def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Path]) -> NoPlanError:
     """The error that says the least limit known to do."""
-    needs = [pricer.least_limit_bytes(route) for route in routes.values()]
-    if request.strategy != "direct":
-        needs.append(_least_limit(request, min(needs)))
-    least = min(needs)
+    least = min(pricer.least_limit_bytes(route) for route in routes.values())
+    if request.strategy == "collectives" and has_closed_limit(request.source, request.target):
+        least = least_limit_bytes(request.source, request.target, request.donate)
+    elif request.strategy != "direct":
+        least = _least_limit(request, least, _is_capped(request, routes))
     return NoPlanError(
         f"no plan fits the limit of {request.limit_bytes} bytes under strategy "
         f"{request.strategy!r}; the least that would do is {least} bytes",
@@ -112,14 +115,21 @@ def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Path]) -> NoPla
     )
 
 
-def _least_limit(request: Request, high: int) -> int:
+def _is_capped(request: Request, routes: dict[str, Path]) -> bool:
+    """Whether no tile may be larger than both ends: under ``auto``, and where a standard route shows it."""
+    if request.strategy != "collectives":
+        return request.strategy == "auto"
+    return all(within_ends(route, request.source, request.target) for route in routes.values())
+
+
+def _least_limit(request: Request, high: int, capped: bool) -> int:
     """The least limit under which the search finds a route, by bisection; ``high`` is known to do."""
     low = request.limit_bytes or 0
     while low + 1 < high:
         middle = (low + high) // 2
         trial = replace(request, limit_bytes=middle, objective="bytes")
         pricer = Pricer.of(trial.source, trial.target, trial.topology, middle, trial.donate)
-        found, _ = _search_space(trial, pricer, MORE_THAN_ANY_COST, prove=False)
+        found, _ = _search_space(trial, pricer, MORE_THAN_ANY_COST, capped, prove=False)
         if found is None:
             low = middle
         else:
@@ -143,7 +153,7 @@ def _is_settled(
 
 
 def _search_space(
-    request: Request, pricer: Pricer, below: int, prove: bool = True
+    request: Request, pricer: Pricer, below: int, capped: bool, prove: bool = True
 ) -> tuple[Path | None, int | None]:
     """The best route of the space if it beats ``below``, and what none of the whole space costs less than.
 
@@ -155,7 +165,7 @@ def _search_space(
     best: Path | None = None
     bounds: list[int | None] = []
     for goal, last in _goals(start, target):
-        found, bound = _searched_to(request, pricer, start, goal, below, prove)
+        found, bound = _searched_to(request, pricer, start, goal, below, capped, prove)
         bounds.append(None if bound is None else bound + len(last))
         if found is not None and pricer.fits((*found, *last)):
             cost = _cost(request, pricer, (*found, *last))
@@ -166,7 +176,13 @@ def _search_space(
 
 
 def _searched_to(
-    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, below: int, prove: bool
+    request: Request,
+    pricer: Pricer,
+    start: ArrayType,
+    goal: ArrayType,
+    below: int,
+    capped: bool,
+    prove: bool,
 ) -> tuple[Path | None, int | None]:
     """The best route to one goal, and the bound that is known for it."""
     source, target = request.source, request.target
@@ -176,7 +192,7 @@ def _searched_to(
     if _overflows(request, resolved):
         return None, None
     for primes in (True, False):
-        space = _space(request, start, goal, primes)
+        space = _space(request, start, goal, capped, primes)
         if space is None:
             continue
         prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
@@ -185,7 +201,7 @@ def _searched_to(
             return found, MORE_THAN_ANY_COST if primes else None
         coarse = None
         if primes and space.n_cells > MANY_CELLS:
-            coarse, below = _coarse_route(request, pricer, start, goal, below)
+            coarse, below = _coarse_route(request, pricer, start, goal, below, capped)
         search = CollectiveSearch(prices, request.strategy == "collectives", kept)
         found, bound = search.run(below, prove)
         found = coarse if found is None else found
@@ -198,10 +214,15 @@ def _searched_to(
 
 
 def _coarse_route(
-    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, below: int
+    request: Request,
+    pricer: Pricer,
+    start: ArrayType,
+    goal: ArrayType,
+    below: int,
+    capped: bool,
 ) -> tuple[Path | None, int]:
     """A route over coarser factors that costs less than ``below`` and its cost, if one is found soon."""
-    space = _space(request, start, goal, False)
+    space = _space(request, start, goal, capped, False)
     if space is None:
         return None, below
     resolved = resolved_axes(request.source, request.target)
@@ -223,7 +244,9 @@ def _floor_over_primes(
     return floor_over_primes(request, pricer, factors, kept, start, goal)
 
 
-def _space(request: Request, start: ArrayType, goal: ArrayType, primes: bool) -> TypeSpace | None:
+def _space(
+    request: Request, start: ArrayType, goal: ArrayType, capped: bool, primes: bool
+) -> TypeSpace | None:
     """The types over prime factors, or over coarser ones; None if there are too many."""
     source, target = request.source, request.target
     one_chain = common_pieces(source, target) is not None
@@ -243,7 +266,6 @@ def _space(request: Request, start: ArrayType, goal: ArrayType, primes: bool) ->
     auto = request.strategy == "auto"
     even = start.is_even and goal.is_even
     larger = max(math.prod(t.tile_shape) for t in (start, goal))
-    capped = auto or (even and request.strategy == "collectives")
     cap = larger if capped else None
     return TypeSpace.over(ends, factors, cap, even, not even and auto, (start, goal))
 

@@ -24,9 +24,9 @@ from redist.synth.collectives.graph import Budget
 from redist.synth.collectives.search import CollectiveSearch
 from redist.synth.find import find_plan
 from redist.synth.named_steps import common_pieces
+from redist.synth.normal_form import normal_form
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Pricer
-from redist.synth.routes import normal_form
 from redist.synth.type_space import TypeSpace
 from tests.problems.problems import Problem, problems
 from tests.synth.exhaustive import all_types, best_time_of_collectives
@@ -265,7 +265,7 @@ def test_beyond_its_budget_a_search_is_bounded_and_its_bound_is_true(
     n_bounded = 0
     drawn = problems(sample(16, of=160), seed=31, kinds=("even", "uneven"), devices=(12, 16, 24))
     for number, problem in enumerate(drawn):
-        topology, work = TOPOLOGIES[number % 2], (30_000, 200_000)[number // 2 % 2]
+        topology, work = TOPOLOGIES[number % 2], (3_000, 200_000)[number // 2 % 2]
         a, b = problem.source, problem.target
         request = Request(a, b, strategy=strategy, objective=objective, topology=topology)
         best, plan = find_plan(request), hurried(monkeypatch, request, work)
@@ -276,6 +276,7 @@ def test_beyond_its_budget_a_search_is_bounded_and_its_bound_is_true(
         ]
         normal = normal_form(a, b)
         if any(alt.name == "normal form" for alt in plan.considered):
+            assert normal is not None
             assert costs[1] <= route_cost(request, pricer, a, normal), str(problem)
         if plan.search == "exact":
             assert plan.search_bound is None
@@ -318,7 +319,7 @@ def test_the_problem_that_took_minutes():
     a, b = "f32[66, 13{a}, 57, 87]", "f32[66{a,b}, 13, 57, 87]"
     plan = synthesize(a, b, mesh=mesh, strategy="collectives")
     assert plan.search == "exact"
-    assert plan.time_ps == 1_728_937_200
+    assert plan.time_ps == 90_360_400
 
 
 def test_a_large_space_is_never_worse_than_coarser_factors(monkeypatch):

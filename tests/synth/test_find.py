@@ -19,9 +19,10 @@ from redist.plan.rules import type_after
 from redist.plan.topology import Level, Topology
 from redist.synth.candidates import within_ends
 from redist.synth.find import find_plan
+from redist.synth.normal_form import normal_form
 from redist.synth.objective_costs import route_cost
 from redist.synth.plan_figures import Pricer
-from redist.synth.routes import direct, normal_form
+from redist.synth.routes import direct
 from tests.problems.problems import Problem, problems
 from tests.tiers import sample
 
@@ -45,8 +46,8 @@ def test_plans_are_never_worse_than_the_simple_ways(objective):
             direct(problem.source, problem.target),
             normal_form(problem.source, problem.target),
         ):
-            if not within_ends(route, problem.source, problem.target):
-                continue  # not a normal form: tiles do not nest, so it gathers and slices
+            if route is None or not within_ends(route, problem.source, problem.target):
+                continue  # tiles do not nest
             assert cost <= route_cost(request, pricer, problem.source, route), str(problem)
         if objective == "bytes":
             assert plan.received_bytes <= plan.naive_received_bytes or (
@@ -292,7 +293,7 @@ def test_huge_arrays_are_planned_or_refused_but_never_wrong():
             objective="bytes",
             strategy="collectives",
         )
-        assert plan.received_bytes * 3 == plan.lower_bound_bytes * 4
+        assert plan.received_bytes == plan.lower_bound_bytes
     with pytest.raises(RequestError, match="below 2\\^62"):
         synthesize(f"i8[{2**56}] sum{{x}}", f"i8[{2**56}]", mesh=Mesh(x=256))
 
