@@ -20,7 +20,7 @@ from redist.plan.topology import Topology
 from redist.runtime.host.messages import CUT_BYTES, MOST_CUTS
 from redist.runtime.host.places import BROUGHT_BYTES, FEW_ROUNDS, SMALL_BYTES
 from redist.runtime.ranks.waiting import BUSY_S
-from redist.runtime.schedule.stages import TransferStages
+from redist.runtime.schedule.stages import TransferStages, homes_of
 
 MOST_LISTED = 64
 """Up to so many ranks are simulated one by one."""
@@ -264,7 +264,8 @@ class _Simulation:
     def _fresh_s(self, share: StageShare) -> float:
         """Seconds to get new pages for a tile between two steps that is not kept between calls."""
         plan = self.plan
-        placed_tiles = TransferStages((plan,), 0, ()).placed_tiles()  # in the memory of the target
+        stages = TransferStages((plan,), 0, (), (homes_of(plan),))
+        placed_tiles = stages.placed_tiles()  # in the memory of the target
         own = [t.tile_bytes for k, t in enumerate(plan.types) if (0, k) not in placed_tiles]
         held = sum(own)
         staging = max((step.staging_bytes for step in plan.steps), default=0)

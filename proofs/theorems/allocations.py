@@ -43,7 +43,7 @@ from redist.runtime.host.staging import (
     MAX_MESSAGE_BYTES,
 )
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
-from redist.runtime.schedule.stages import TransferStages
+from redist.runtime.schedule.stages import TransferStages, is_tight, keeps_too_long
 from redist.runtime.simulator import random_tiles, simulate
 from redist.text.units import ceil_div
 
@@ -126,6 +126,7 @@ def _kept_and_tight() -> Iterator[Obligation]:
                 staging_bytes=lambda stage: (room_0, room_1)[stage],
                 peak_bytes=lambda: peak,
                 placed_tiles=lambda: placed_tiles,
+                has_memory=lambda item, buffer: True,
             )
             own = [size for k, size in enumerate(sizes) if (0, k) not in placed_tiles]
             held = sum(own) + max(room_0, room_1)
@@ -133,14 +134,28 @@ def _kept_and_tight() -> Iterator[Obligation]:
 
         return claim
 
+    def planned(donate: bool) -> Any:
+        steps = [SimpleNamespace(staging_bytes=r, action=None) for r in (room_0, room_1, 0)]
+        return SimpleNamespace(
+            types=types, steps=steps, donate=donate, peak_bytes=peak, source=types[0],
+            target=types[-1],
+        )  # fmt: skip
+
+    def viewed(donate: bool) -> Callable[[], Any]:
+        """The first step is a slice: the second reads the source."""
+
+        def claim() -> Any:
+            plan, homes = planned(donate), (0, 0, 2, 3)
+            if keeps_too_long(plan, homes) or is_tight(plan, homes, ()):
+                return True
+            held = source + middle_2 + room_1
+            return [held <= peak, held + target <= peak]
+
+        return claim
+
     def early(donate: bool, placed_tiles: Lodgers) -> Callable[[], Any]:
         def claim() -> Any:
-            steps = [SimpleNamespace(staging_bytes=r) for r in (room_0, room_1, 0)]
-            plan = SimpleNamespace(
-                types=types, steps=steps, donate=donate, peak_bytes=peak,
-                source=types[0], target=types[-1],
-            )  # fmt: skip
-            schedule: Any = SimpleNamespace(plans=[plan])
+            schedule: Any = SimpleNamespace(plans=[planned(donate)], homes=[(0, 1, 2, 3)])
             if TransferStages.is_tight_beside(schedule, placed_tiles):
                 return True
             still = 0 if donate else source
@@ -158,6 +173,11 @@ def _kept_and_tight() -> Iterator[Obligation]:
     ways = product((False, True), (none, one))
     claims = (early(donate, placed_tiles) for donate, placed_tiles in ways)
     yield claimed("target from the start: within the bound, or the plan is tight", given, *claims)
+    yield claimed(
+        "slices as views: a source that is read longer is within the bound, beside an early target too",
+        given,
+        *map(viewed, (False, True)),
+    )
     yield _placed_tiles()
 
 
@@ -173,7 +193,9 @@ def _placed_tiles() -> Obligation:
 
     def apart() -> Any:
         plan = SimpleNamespace(types=types, target=types[-1])
-        schedule: Any = SimpleNamespace(is_tight=True, plans=[plan], last=lambda item: 4)
+        schedule: Any = SimpleNamespace(
+            is_tight=True, plans=[plan], last=lambda item: 4, has_memory=lambda item, buffer: True
+        )
         found = TransferStages.placed_tiles(schedule)
         sizes = {(0, 1): first, (0, 2): second}
         claims = [True] if found.keys() <= sizes.keys() else [False]

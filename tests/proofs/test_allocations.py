@@ -118,7 +118,7 @@ def walked(
 def test_buffers_live_as_the_model_says() -> None:
     """On every rank, at every stage: the tiles that exist, the target's from its own stage on."""
     rng = Random(2)
-    stages, several, keeping, early = 0, 0, 0, 0
+    stages, several, keeping, early, views = 0, 0, 0, 0, 0
     while stages < sample(500, of=2500):
         source, target = random_pair(rng, max_devices=8, max_elems=200)
         strategy = rng.choice(["auto", "collectives", "no_permute"])
@@ -137,7 +137,9 @@ def test_buffers_live_as_the_model_says() -> None:
                 step = plan.steps[part.step_number]
                 needed = buffers - ({schedule.last(0)} - {part.target})
                 held = sum(sizes[k] for k in needed) + step.staging_bytes
-                assert held <= (plan.peak_bytes if keeps else step.peak_bytes)
+                as_modelled = schedule.homes[0] == tuple(range(len(plan.types)))
+                assert held <= (step.peak_bytes if as_modelled and not keeps else plan.peak_bytes)
+                views += not as_modelled
                 if keeps:
                     assert sum(own) + step.staging_bytes <= plan.peak_bytes
                 if not schedule.is_tight_beside(placed_tiles):
@@ -146,4 +148,4 @@ def test_buffers_live_as_the_model_says() -> None:
                 several += len(plan.steps) > 1
                 keeping += keeps and len(plan.steps) > 1
                 early += len(buffers) > len(needed)
-    assert min(several, keeping, early) > sample(12, of=100)
+    assert min(several, keeping, early, views) > sample(12, of=100)

@@ -39,7 +39,7 @@ class OwnTiles:
             t.tile_bytes
             for item, plan in enumerate(schedule.plans)
             for buffer, t in enumerate(plan.types)
-            if (item, buffer) not in self.placed_tiles
+            if (item, buffer) not in self.placed_tiles and schedule.has_memory(item, buffer)
         )
         staging = max(schedule.staging_bytes(k) for k in range(len(schedule.stages)))
         self._room = not donate and held + staging <= schedule.peak_bytes()

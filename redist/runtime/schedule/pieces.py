@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, whole
 from redist.layout.cuts import EvenCut
-from redist.layout.tiles import coordinates, tile_shapes
+from redist.layout.tiles import boxes_of, coordinates, tile_shapes
 from redist.plan.pieces import Piece, Shape, list_pieces
 from redist.plan.rules import difference, resolved_axes
 from redist.plan.steps import AllReduce, Step
@@ -115,6 +115,41 @@ def pieces_of_copy(t: ArrayType, rank: int) -> StepPieces:
     zero = (0,) * t.ndim
     pieces = () if shape is None else (Piece(rank, rank, 0, zero, zero, shape, shape, shape),)
     return StepPieces(pieces, None, False, False, True, t.tile_shape)
+
+
+Ends = tuple[ArrayType, ArrayType]
+"""Types before and after a step."""
+
+
+def relocate(step: StepPieces, inner: Ends, outer: Ends, in_place: bool) -> StepPieces:
+    """The same pieces between larger tiles in which those of the step lie.
+
+    If both are one, ``in_place``, what would be copied onto itself is left out.
+    """
+    if inner == outer and not in_place:
+        return step
+    (src_shift, src_shapes), (dst_shift, dst_shapes) = map(_places, inner, outer)
+    pieces = []
+    for p in step.pieces:
+        src_lo = tuple(a + b for a, b in zip(p.src_lo, src_shift[p.sender], strict=True))
+        dst_lo = tuple(a + b for a, b in zip(p.dst_lo, dst_shift[p.receiver], strict=True))
+        if in_place and p.sender == p.receiver and src_lo == dst_lo:
+            continue
+        shapes = src_shapes[p.sender], dst_shapes[p.receiver]
+        pieces.append(Piece(p.sender, p.receiver, p.order, src_lo, dst_lo, p.shape, *shapes))
+    brought = step.is_brought and not in_place and is_brought(*outer)
+    tile = outer[0].tile_shape
+    return replace(step, pieces=tuple(pieces), src_tile=tile, is_brought=brought)
+
+
+def _places(inner: ArrayType, outer: ArrayType) -> tuple[dict[int, Shape], dict[int, Shape]]:
+    """Where the tile of every rank begins in its larger tile, and the shape of that."""
+    here, there = boxes_of(inner), boxes_of(outer)
+    shifts = {
+        rank: tuple(lo - start for (lo, _), (start, _) in zip(box, there[rank], strict=True))
+        for rank, box in here.items()
+    }
+    return shifts, tile_shapes(outer)
 
 
 def split(shape: Sequence[int], parts: int) -> Iterator[tuple[Shape, Shape]]:

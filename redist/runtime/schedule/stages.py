@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.layout.tiles import tile_shapes
 from redist.plan.pieces import Shape
 from redist.plan.plan import Plan
+from redist.plan.steps import Action, AllGather, Slice
 from redist.plan.topology import Topology
-from redist.runtime.schedule.pieces import StepPieces, pieces_of_copy, pieces_of_step
+from redist.runtime.schedule.pieces import StepPieces, pieces_of_copy, pieces_of_step, relocate
 from redist.text.units import ceil_div
 
 
@@ -45,12 +47,14 @@ class TransferStages:
     """How one rank takes arrays through their plans.
 
     ``stages`` has the parts that run together, one array each. Buffer k of an array holds
-    ``plan.types[k]``; the last is the target, also if a plan has no step and the tile is only copied.
+    ``plan.types[k]``, unless that lies in another (:func:`homes_of`); the last is the target, also if a plan
+    has no step and the tile is only copied.
     """
 
     plans: tuple[Plan, ...]
     rank: int
     stages: tuple[tuple[StagePart, ...], ...]
+    homes: tuple[tuple[int, ...], ...]
 
     @staticmethod
     def of(plans: Sequence[Plan], rank: int, topology: Topology) -> TransferStages:
@@ -58,7 +62,7 @@ class TransferStages:
         parts = [_parts_of_plan(item, plan, rank, topology) for item, plan in enumerate(plans)]
         depth = max(map(len, parts))
         stages = tuple(tuple(own[k] for own in parts if k < len(own)) for k in range(depth))
-        return TransferStages(tuple(plans), rank, stages)
+        return TransferStages(tuple(plans), rank, stages, tuple(map(homes_of, plans)))
 
     def type_of(self, item: int, buffer: int) -> ArrayType:
         """The type of a buffer."""
@@ -88,20 +92,14 @@ class TransferStages:
 
     def is_tight_beside(self, placed_tiles: Collection[Key]) -> bool:
         """The same, if some tiles between steps take no memory of their own."""
-        for item, plan in enumerate(self.plans):
-            for number in range(len(plan.steps) - 1):
-                held = [plan.target]
-                held += [
-                    plan.types[buffer]
-                    for buffer in (number, number + 1)
-                    if (item, buffer) not in placed_tiles
-                ]
-                if number > 0 and not plan.donate:
-                    held.append(plan.source)
-                staging = plan.steps[number].staging_bytes
-                if sum(t.tile_bytes for t in held) + staging > plan.peak_bytes:
-                    return True
-        return False
+        return any(
+            is_tight(plan, self.homes[item], [k for own, k in placed_tiles if own == item])
+            for item, plan in enumerate(self.plans)
+        )
+
+    def has_memory(self, item: int, buffer: int) -> bool:
+        """Whether a tile of a plan has a buffer of its own, and does not lie in that of a larger one."""
+        return self.homes[item][buffer] == buffer
 
     def placed_tiles(self) -> dict[Key, int]:
         """Tiles between steps that can lie in the memory of the target until it is written: where they start.
@@ -116,6 +114,9 @@ class TransferStages:
                 continue
             before = 0, 0
             for buffer in range(1, self.last(item) - 1):  # read before the last step
+                if not self.has_memory(item, buffer):
+                    before = 0, 0
+                    continue
                 size = plan.types[buffer].tile_bytes
                 start = 0 if size <= before[0] else ceil_div(before[1], ALIGNED) * ALIGNED
                 before = 0, 0
@@ -140,8 +141,71 @@ def _parts_of_plan(item: int, plan: Plan, rank: int, topology: Topology) -> list
     if not plan.steps:
         return [StagePart(pieces_of_copy(plan.source, rank), dtype, item)]
     parts = []
+    types, homes = plan.types, homes_of(plan)
     for number, step in enumerate(plan.steps):
-        for pieces in pieces_of_step(step, plan.types[number], rank, topology):
-            source = number + pieces.again
-            parts.append(StagePart(pieces, dtype, item, number, source, number + 1))
+        if is_view(step.action) and homes[number + 1] == homes[number]:
+            continue
+        for pieces in pieces_of_step(step, types[number], rank, topology):
+            first, last = number + pieces.again, number + 1
+            ends = homes[first], homes[last]
+            inner, outer = (types[first], types[last]), (types[ends[0]], types[ends[1]])
+            pieces = relocate(pieces, inner, outer, ends[0] == ends[1])
+            parts.append(StagePart(pieces, dtype, item, number, *ends))
     return parts
+
+
+# Values that lie in the tile of another
+
+
+def is_view(action: Action) -> bool:
+    """Whether what a step makes is part of the tile that it has."""
+    return isinstance(action, Slice) and not action.pending
+
+
+@lru_cache(maxsize=1024)
+def homes_of(plan: Plan) -> tuple[int, ...]:
+    """In which buffer the value after each step lies: its own, or that of a larger tile::
+
+        source --slice--> a --all_to_all--> b --all_gather--> target
+        buffer 0          0                 3                 3
+
+    What a slice makes is read in the tile before it, unless it is the target. What a last all_gather gathers
+    lies in the target from the start, each rank's own part in its place, if the bound of the plan has room
+    for a target that early.
+    """
+    n = len(plan.steps)
+    own = tuple(range(n + 1))
+    views = list(own)
+    for number, step in enumerate(plan.steps[:-1]):
+        if is_view(step.action):
+            views[number + 1] = views[number]
+    if plan.donate and keeps_too_long(plan, views):
+        views = list(own)
+    gathers = n > 1 and isinstance(plan.steps[-1].action, AllGather)
+    has_values = plan.types[n - 1].pending_op is None
+    if gathers and has_values and views[n - 1] == n - 1 and not is_tight(plan, views, ()):
+        views[n - 1] = n
+    return tuple(views)
+
+
+def keeps_too_long(plan: Plan, homes: Sequence[int]) -> bool:
+    """Whether a donated source that is read through views would break the bound."""
+    for number in range(1, len(plan.steps)):
+        if homes[number] == 0 and not is_view(plan.steps[number].action):
+            held = plan.source.tile_bytes + plan.types[number + 1].tile_bytes
+            if held + plan.steps[number].staging_bytes > plan.peak_bytes:
+                return True
+    return False
+
+
+def is_tight(plan: Plan, homes: Sequence[int], placed: Collection[int]) -> bool:
+    """Whether a target that is allocated from the start would break the bound of a plan."""
+    last = len(plan.steps)
+    for number in range(last - 1):
+        held = {homes[number], homes[number + 1], last} - set(placed)
+        if number > 0 and not plan.donate:
+            held.add(0)
+        staging = plan.steps[number].staging_bytes
+        if sum(plan.types[buffer].tile_bytes for buffer in held) + staging > plan.peak_bytes:
+            return True
+    return False
