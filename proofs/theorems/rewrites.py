@@ -13,7 +13,7 @@ common axes left out     | ``shared_prefix``, ``_gather_slice``   | place inside
 move walked backwards    | ``_moves``, ``move_classes``           | tile numbers          | the same
 one spelling of a layout | ``Space._first_of_layout``             | box of every device   | the same
 exchange named           | ``name_step``, ``MiddleSearch._named`` | types, bytes received | the same
-slice first, gather last | ``_sandwich``                          | ends                  | + the middle
+slice first, gather last | ``normal_form``                        | ends                  | + the middle
 steps joined             | ``name_step``, fused ``AllToAll``      | ends                  | not above
 step taken apart         | ``axis_by_axis``, ``_gathers``         | ends                  | + the middle
 
