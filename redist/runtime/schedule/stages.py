@@ -169,33 +169,20 @@ def homes_of(plan: Plan) -> tuple[int, ...]:
         source --slice--> a --all_to_all--> b --all_gather--> target
         buffer 0          0                 3                 3
 
-    What a slice makes is read in the tile before it, unless it is the target. What a last all_gather gathers
-    lies in the target from the start, each rank's own part in its place, if the bound of the plan has room
-    for a target that early.
+    What a slice makes is read in the tile before it, unless it is the target; a donated source is not read
+    for longer than it would be otherwise. What a last all_gather gathers lies in the target from the start,
+    each rank's own part in its place, if the bound of the plan has room for a target that early.
     """
     n = len(plan.steps)
-    own = tuple(range(n + 1))
-    views = list(own)
+    views = list(range(n + 1))
     for number, step in enumerate(plan.steps[:-1]):
-        if is_view(step.action):
+        if is_view(step.action) and not plan.donate:
             views[number + 1] = views[number]
-    if plan.donate and keeps_too_long(plan, views):
-        views = list(own)
     gathers = n > 1 and isinstance(plan.steps[-1].action, AllGather)
     has_values = plan.types[n - 1].pending_op is None
     if gathers and has_values and views[n - 1] == n - 1 and not is_tight(plan, views, ()):
         views[n - 1] = n
     return tuple(views)
-
-
-def keeps_too_long(plan: Plan, homes: Sequence[int]) -> bool:
-    """Whether a donated source that is read through views would break the bound."""
-    for number in range(1, len(plan.steps)):
-        if homes[number] == 0 and not is_view(plan.steps[number].action):
-            held = plan.source.tile_bytes + plan.types[number + 1].tile_bytes
-            if held + plan.steps[number].staging_bytes > plan.peak_bytes:
-                return True
-    return False
 
 
 def is_tight(plan: Plan, homes: Sequence[int], placed: Collection[int]) -> bool:
