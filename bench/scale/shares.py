@@ -23,11 +23,11 @@ from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.rules import difference, resolved_axes
 from redist.plan.schedule import make_schedule, own_rows
-from redist.plan.steps import AllPermute, AllReduce, Exchange, Slice, Step
+from redist.plan.steps import AllPermute, AllReduce, Exchange, Slice
 from redist.plan.topology import Topology
 from redist.plan.traffic import flow
 from redist.runtime.schedule.pieces import box_at, is_brought, split_counts
-from redist.runtime.schedule.stages import StagePart, TransferStages
+from redist.runtime.schedule.stages import StagePart, TransferStages, homes_of, is_view
 
 Shape = tuple[int, ...]
 SOME, GOLDEN = 24, 0.6180339887498949
@@ -153,10 +153,12 @@ def class_by_class(
     for number, ranks in enumerate(members):
         class_of[ranks] = number
     got: dict[int, list[StageShare]] = {number: [] for number in first}
+    homes = homes_of(plan)
     for number, step in enumerate(plan.steps):
-        before = plan.types[number]
+        if is_view(step.action) and homes[number] == homes[number + 1]:
+            continue
         for which, rank in first.items():
-            got[which] += _step_shares(step, before, number, int(rank), topology, machine, class_of)
+            got[which] += _step_shares(plan, number, int(rank), topology, machine, class_of)
     sizes = {number: len(ranks) for number, ranks in enumerate(members)}
     return [
         RankClass(
@@ -198,22 +200,23 @@ def _mirrored(
 
 
 def _step_shares(
-    step: Step,
-    before: ArrayType,
+    plan: Plan,
     number: int,
     rank: int,
     topology: Topology,
     machine: Machine,
     class_of: Ints,
 ) -> list[StageShare]:
-    after, itemsize = step.after, before.dtype.itemsize
-    src, dst = (t.tile_shape if rank in _ranks(t) else () for t in (before, after))
+    step, before, itemsize = plan.steps[number], plan.types[number], plan.source.dtype.itemsize
+    after, (first, last) = step.after, homes_of(plan)[number : number + 2]
+    outer = plan.types[first], plan.types[last]
+    src, dst = (t.tile_shape if rank in _ranks(t) else () for t in outer)
     given, got_bytes = (
-        math.prod(t.tile_shape) * itemsize if rank in _ranks(t) else 0 for t in (before, after)
+        math.prod(t.tile_shape) * itemsize if rank in _ranks(t) else 0 for t in outer
     )
     share = partial(
         StageShare, given=(), itemsize=itemsize, source_bytes=given, target_bytes=got_bytes,
-        step_number=number, source=number, target=number + 1,
+        step_number=number, source=first, target=last,
     )  # fmt: skip
     match step.action:
         case Slice():
@@ -231,7 +234,9 @@ def _step_shares(
         have, _of_node(need, machine, [rank]), rank, topology, machine, class_of, partly,
         (src or before.tile_shape, dst),
     )  # fmt: skip
-    brought = not partly and not is_local and is_brought(before, after)
+    if first == last:  # its own part lies in its place already
+        got = tuple(kind for kind in got if kind.distance != OWN)
+    brought = not partly and not is_local and first != last and is_brought(*outer)
     return [share(got=got, exports=exports, is_local=is_local, is_brought=brought)]
 
 

@@ -266,7 +266,11 @@ class _Simulation:
         plan = self.plan
         stages = TransferStages((plan,), 0, (), (homes_of(plan),))
         placed_tiles = stages.placed_tiles()  # in the memory of the target
-        own = [t.tile_bytes for k, t in enumerate(plan.types) if (0, k) not in placed_tiles]
+        own = [
+            t.tile_bytes
+            for k, t in enumerate(plan.types)
+            if (0, k) not in placed_tiles and stages.has_memory(0, k)
+        ]
         held = sum(own)
         staging = max((step.staging_bytes for step in plan.steps), default=0)
         between = share.target < max(1, len(plan.steps))

@@ -239,7 +239,8 @@ def test_checks_notice_a_limit_and_a_missing_operand() -> None:
     number = max(n for n, one in enumerate(GRAPH.vertices) if one.kind == "run")
     vertices = list(GRAPH.vertices)
     vertices[number] = replace(vertices[number], before=())
-    hasty = replace(GRAPH, vertices=tuple(vertices))
+    roomy = (MemoryPlace("memory", 100 * N_BYTES), *GRAPH.places[1:])
+    hasty = replace(GRAPH, vertices=tuple(vertices), places=roomy)
     with pytest.raises(AssertionError, match="which is not there"):
         GraphRunner(hasty, work, [store], tiles).run(give(GRAPH, [store]), checks=True)
 
