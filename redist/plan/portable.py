@@ -35,13 +35,20 @@ def larger_tile_reason(source: ArrayType, target: ArrayType) -> str:
                 f"both meshes can cut the array alike into at most {count_of(shared, 'tile')}, "
                 f"and source and target have {wanted} or more"
             )
-    for i, (n, a, b) in enumerate(zip(source.shape, source.cuts, target.cuts, strict=True)):
-        if source.dims[i] != target.dims[i] and -n % math.lcm(a, b) >= _least_cut(a, b):
-            return (
-                f"dim {i} of size {n}: its {a} tiles and its {b} tiles are not made of common "
-                "smaller ones"
-            )
+    for i in unnested_dims(source, target):
+        n, a, b = source.shape[i], source.cuts[i], target.cuts[i]
+        return f"dim {i} of size {n}: its {a} tiles and its {b} tiles are not made of common smaller ones"
     return ""
+
+
+def unnested_dims(source: ArrayType, target: ArrayType) -> list[int]:
+    """Dims whose cut changes and whose tiles need not be made of common smaller ones."""
+    cuts = enumerate(zip(source.shape, source.cuts, target.cuts, strict=True))
+    return [
+        i
+        for i, (n, a, b) in cuts
+        if source.dims[i] != target.dims[i] and -n % math.lcm(a, b) >= _least_cut(a, b)
+    ]
 
 
 def _least_cut(a: int, b: int) -> int:

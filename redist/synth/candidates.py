@@ -14,7 +14,7 @@ from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
-from redist.synth.normal_form import crossing, normal_form
+from redist.synth.normal_form import by_whole_dims, crossing, normal_form
 from redist.synth.plan_figures import Path
 from redist.synth.routes import axis_by_axis, direct, gather_and_slice, via
 
@@ -55,7 +55,8 @@ def _normal_forms(request: Request) -> dict[str, Path]:
     source, target = request.source, request.target
     route = normal_form(source, target) or crossing(source, target)
     if route is None:
-        return {}
+        route = by_whole_dims(source, target)
+        return {} if route is None else {"gather what does not nest": route}
     routes = {"normal form": route}
     apart = axis_by_axis(source, route)
     if apart != route:

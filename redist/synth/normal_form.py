@@ -43,6 +43,7 @@ from redist.errors import StepError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import prime_parts
 from redist.layout.lower_bound import lower_bound_bytes
+from redist.plan.portable import unnested_dims
 from redist.plan.rules import type_after
 from redist.plan.steps import AllPermute
 from redist.synth.flat_steps import Factors, count_factors, flat_ways
@@ -114,6 +115,23 @@ def crossing(source: ArrayType, target: ArrayType) -> Path | None:
     if first is None or last is None:
         return None
     return (*first, (AllPermute(after), after), *last)
+
+
+def by_whole_dims(source: ArrayType, target: ArrayType) -> Path | None:
+    """The same with dims whose tiles do not nest gathered first and sliced last; None if there are none."""
+    dims = unnested_dims(source, target)
+    if not dims or source.mesh != target.mesh:
+        return None
+    start, end = (
+        t.with_dims(() if i in dims else dim for i, dim in enumerate(t.dims))
+        for t in (source, target)
+    )
+    between = () if start == end else normal_form(start, end)
+    first, last = name_step(source, start), name_step(end, target)
+    if between is None or (first is None and source != start) or (last is None and end != target):
+        return None
+    route = (*([(first, start)] if first else ()), *between, *([(last, target)] if last else ()))
+    return tuple(route)
 
 
 def has_closed_limit(source: ArrayType, target: ArrayType) -> bool:

@@ -29,7 +29,7 @@ from redist.synth import find
 from redist.synth.candidates import within_ends
 from redist.synth.find import find_plan
 from redist.synth.named_steps import Nesting, minor_end_moves, split_dims
-from redist.synth.normal_form import crossing, least_limit_bytes, normal_form
+from redist.synth.normal_form import by_whole_dims, crossing, least_limit_bytes, normal_form
 from redist.synth.plan_figures import Path, Pricer
 from tests.tiers import sample
 
@@ -304,3 +304,17 @@ def test_what_has_no_normal_form_says_why() -> None:
         "f32[6{x}]", "f32[6{z}]", mesh=Mesh(x=2), target_mesh=Mesh(z=3), strategy="collectives"
     )
     assert "both meshes can cut the array alike into at most 1 tile," in str(plan)
+
+
+def test_only_dims_that_do_not_nest_are_gathered() -> None:
+    mesh = Mesh(x=2, y=2, z=4, w=3)
+    ends = "i64[2, 10{z,y}, 6{x}, 59{w}]", "i64[2, 10{z}, 6{y}, 59]"
+    source, target = (ArrayType.parse(t, mesh) for t in ends)
+    path = by_whole_dims(source, target)
+    assert path is not None and normal_form(source, target) is None
+    assert path[0][1] == ArrayType.parse("i64[2, 10, 6{x}, 59{w}]", mesh)
+    here = source
+    for action, after in path:
+        assert type_after(action, here) == after
+        here = after
+    assert here == target
