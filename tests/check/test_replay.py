@@ -122,8 +122,8 @@ def action_mutations(step: Step) -> Iterator[Step]:
             yield replace(step, action=Slice(moves))
         case AllToAll(moves):
             yield replace(step, action=AllToAll(moves[1:]))
-            part, old, new = moves[-1]
-            yield replace(step, action=AllToAll((*moves, (part, new, old))))
+            block, old, new = moves[-1]
+            yield replace(step, action=AllToAll((*moves, (block, new, old))))
         case AllPermute(to) | Exchange(to):
             if to.dims != ((),) * n_dims:
                 wrong = to.with_dims(((),) * n_dims)

@@ -170,7 +170,7 @@ State = tuple[tuple[SubAxis, ...], ...]
 def arrangements(t: ArrayType) -> list[State]:
     """Every way in which the factors that cut a type of two dims could cut it evenly."""
     parts = [part for dim in split_dims(t, prime_parts(t.mesh)) for part in dim]
-    found = []
+    found: list[State] = []
     for order in itertools.permutations(parts):
         for first in range(len(order) + 1):
             state = order[:first], order[first:]
@@ -282,7 +282,8 @@ def test_uneven_dims_within_the_padding_rule() -> None:
 
 def test_two_meshes_within_their_criterion() -> None:
     """There is a way below the larger end if and only if a shape of both meshes is fine enough."""
-    rng, seen = Random(6), Counter()
+    rng = Random(6)
+    seen: Counter[bool] = Counter()
     for _ in range(sample(60, of=1_000)):
         source, target = random_ends(rng, 48, two=True)
         path = normal_form(source, target) or crossing(source, target)
