@@ -35,10 +35,12 @@ def larger_tile_reason(source: ArrayType, target: ArrayType) -> str:
                 f"both meshes can cut the array alike into at most {count_of(shared, 'tile')}, "
                 f"and source and target have {wanted} or more"
             )
-    for i in unnested_dims(source, target):
-        n, a, b = source.shape[i], source.cuts[i], target.cuts[i]
-        return f"dim {i} of size {n}: its {a} tiles and its {b} tiles are not made of common smaller ones"
-    return ""
+    dims = unnested_dims(source, target)
+    if not dims:
+        return ""
+    n, a, b = source.shape[dims[0]], source.cuts[dims[0]], target.cuts[dims[0]]
+    tiles = f"its {a} tiles and its {b} tiles are not made of common smaller ones"
+    return f"dim {dims[0]} of size {n}: {tiles}"
 
 
 def unnested_dims(source: ArrayType, target: ArrayType) -> list[int]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts, refined_parts
 from redist.layout.mesh import Mesh
+from redist.plan.memory import fixed_live_bytes
 from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter
@@ -61,12 +62,12 @@ def _normal_forms(request: Request) -> dict[str, Path]:
     apart = axis_by_axis(source, route)
     if apart != route:
         routes["axis by axis"] = apart
-    if request.limit_bytes is not None:
-        fixed = source.tile_bytes + target.tile_bytes
-        if request.donate:
-            fixed = max(source.tile_bytes, target.tile_bytes)
-        small = normal_form(source, target, max(request.limit_bytes - fixed, 0))
-        if small is not None and small != route:
+    limit, types = request.limit_bytes, [source, *(after for _, after in route)]
+    if limit is not None and max(fixed_live_bytes(types, request.donate)) > limit:
+        ends = source.tile_bytes, target.tile_bytes
+        beside = limit - (max(ends) if request.donate else sum(ends))
+        small = normal_form(source, target, max(beside, 0))
+        if small is not None:
             routes["normal form, smaller tiles"] = small
     return routes
 

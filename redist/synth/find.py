@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
 from redist.errors import NoPlanError
@@ -87,8 +87,8 @@ def find_plan(request: Request) -> Plan:
     bound: int | None = MORE_THAN_ANY_COST
     if request.strategy != "direct" and not _is_settled(request, pricer, routes, best):
         below = MORE_THAN_ANY_COST if best is None else _cost(request, pricer, routes[best])
-        capped = _is_capped(request, routes)
-        found, bound = _search_space(request, pricer, below, capped)
+        asked = _Asked(request, pricer, _is_capped(request, routes))
+        found, bound = _search_space(asked, below)
         if found is not None:
             routes["search"] = found
             best = "search"
@@ -129,7 +129,8 @@ def _least_limit(request: Request, high: int, capped: bool) -> int:
         middle = (low + high) // 2
         trial = replace(request, limit_bytes=middle, objective="bytes")
         pricer = Pricer.of(trial.source, trial.target, trial.topology, middle, trial.donate)
-        found, _ = _search_space(trial, pricer, MORE_THAN_ANY_COST, capped, prove=False)
+        asked = _Asked(trial, pricer, capped)
+        found, _ = _search_space(asked, MORE_THAN_ANY_COST, prove=False)
         if found is None:
             low = middle
         else:
@@ -152,20 +153,28 @@ def _is_settled(
     return sum(step.received_bytes for step in steps) == bound
 
 
-def _search_space(
-    request: Request, pricer: Pricer, below: int, capped: bool, prove: bool = True
-) -> tuple[Path | None, int | None]:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is searched for: a request, its prices, and whether no tile may be larger than both ends."""
+
+    request: Request
+    pricer: Pricer
+    capped: bool
+
+
+def _search_space(asked: _Asked, below: int, prove: bool = True) -> tuple[Path | None, int | None]:
     """The best route of the space if it beats ``below``, and what none of the whole space costs less than.
 
     The bound is None if none is known. Unless it is to ``prove`` that, the first route that comes up
     will do.
     """
+    request, pricer = asked.request, asked.pricer
     source, target = request.source, request.target
     start = source.with_pending(source.pending_op, kept_axes(source, target))
     best: Path | None = None
     bounds: list[int | None] = []
     for goal, last in _goals(start, target):
-        found, bound = _searched_to(request, pricer, start, goal, below, capped, prove)
+        found, bound = _searched_to(asked, start, goal, below, prove)
         bounds.append(None if bound is None else bound + len(last))
         if found is not None and pricer.fits((*found, *last)):
             cost = _cost(request, pricer, (*found, *last))
@@ -176,15 +185,10 @@ def _search_space(
 
 
 def _searched_to(
-    request: Request,
-    pricer: Pricer,
-    start: ArrayType,
-    goal: ArrayType,
-    below: int,
-    capped: bool,
-    prove: bool,
+    asked: _Asked, start: ArrayType, goal: ArrayType, below: int, prove: bool
 ) -> tuple[Path | None, int | None]:
     """The best route to one goal, and the bound that is known for it."""
+    request, pricer = asked.request, asked.pricer
     source, target = request.source, request.target
     resolved, kept = resolved_axes(source, target), kept_axes(source, target)
     if start == goal and not resolved:
@@ -192,7 +196,7 @@ def _searched_to(
     if _overflows(request, resolved):
         return None, None
     for primes in (True, False):
-        space = _space(request, start, goal, capped, primes)
+        space = _space(asked, start, goal, primes)
         if space is None:
             continue
         prices = Prices(request, space, pricer, resolved, space.find(start), space.find(goal))
@@ -201,7 +205,7 @@ def _searched_to(
             return found, MORE_THAN_ANY_COST if primes else None
         coarse = None
         if primes and space.n_cells > MANY_CELLS:
-            coarse, below = _coarse_route(request, pricer, start, goal, below, capped)
+            coarse, below = _coarse_route(asked, start, goal, below)
         search = CollectiveSearch(prices, request.strategy == "collectives", kept)
         found, bound = search.run(below, prove)
         found = coarse if found is None else found
@@ -214,15 +218,11 @@ def _searched_to(
 
 
 def _coarse_route(
-    request: Request,
-    pricer: Pricer,
-    start: ArrayType,
-    goal: ArrayType,
-    below: int,
-    capped: bool,
+    asked: _Asked, start: ArrayType, goal: ArrayType, below: int
 ) -> tuple[Path | None, int]:
     """A route over coarser factors that costs less than ``below`` and its cost, if one is found soon."""
-    space = _space(request, start, goal, capped, False)
+    request, pricer = asked.request, asked.pricer
+    space = _space(asked, start, goal, False)
     if space is None:
         return None, below
     resolved = resolved_axes(request.source, request.target)
@@ -244,10 +244,9 @@ def _floor_over_primes(
     return floor_over_primes(request, pricer, factors, kept, start, goal)
 
 
-def _space(
-    request: Request, start: ArrayType, goal: ArrayType, capped: bool, primes: bool
-) -> TypeSpace | None:
+def _space(asked: _Asked, start: ArrayType, goal: ArrayType, primes: bool) -> TypeSpace | None:
     """The types over prime factors, or over coarser ones; None if there are too many."""
+    request = asked.request
     source, target = request.source, request.target
     one_chain = common_pieces(source, target) is not None
     ends = (start,) if one_chain else (start, goal)
@@ -266,7 +265,7 @@ def _space(
     auto = request.strategy == "auto"
     even = start.is_even and goal.is_even
     larger = max(math.prod(t.tile_shape) for t in (start, goal))
-    cap = larger if capped else None
+    cap = larger if asked.capped else None
     return TypeSpace.over(ends, factors, cap, even, not even and auto, (start, goal))
 
 

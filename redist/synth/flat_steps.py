@@ -30,21 +30,19 @@ from collections.abc import Iterator, Sequence
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merge_parts
 from redist.plan.steps import AllPermute, AllToAll
-from redist.synth.named_steps import BlockMove, name_step
+from redist.synth.named_steps import BlockMove, Dims, name_step
 from redist.synth.plan_figures import Hop, Path
 
-Factors = list[list[SubAxis]]
-"""Of every dim, the factors that cut it, major to minor."""
 FEW_MOVES, FEW_STATES = 8, 1_500
 """Of one all_to_all that is searched for between types of the same factors, and arrangements looked at."""
 
 
-def count_factors(dims: Factors) -> list[Counter[int]]:
+def count_factors(dims: Dims) -> list[Counter[int]]:
     """Of every dim, how many factors of each prime cut it."""
     return [Counter(part.size for part in dim) for dim in dims]
 
 
-def flat_ways(start: ArrayType, end: ArrayType, old: Factors, new: Factors) -> Iterator[Path]:
+def flat_ways(start: ArrayType, end: ArrayType, old: Dims, new: Dims) -> Iterator[Path]:
     """Steps between two types, which ``old`` and ``new`` cut: from either end, or all at once."""
     if start == end:
         yield ()
@@ -79,7 +77,7 @@ def _reversed(start: ArrayType, path: Path) -> Path:
     return tuple(hops)
 
 
-def _arranged(t: ArrayType, dims: Factors, wanted: Factors) -> Path:
+def _arranged(t: ArrayType, dims: Dims, wanted: Dims) -> Path:
     """A permute if it takes one, and the all_to_all after which every dim has the wanted counts."""
     goes = _destinations(dims, wanted)
     gives_to = [{goes[part] for part in dim if part in goes} for dim in dims]
@@ -101,7 +99,7 @@ def _arranged(t: ArrayType, dims: Factors, wanted: Factors) -> Path:
     return tuple(hops)
 
 
-def _destinations(dims: Factors, wanted: Factors) -> dict[SubAxis, int]:
+def _destinations(dims: Dims, wanted: Dims) -> dict[SubAxis, int]:
     """Which factors leave their dim, and for which: home if they can, else any dim that lacks one."""
     have, want = count_factors(dims), count_factors(wanted)
     homes = {part: i for i, dim in enumerate(wanted) for part in dim}
@@ -165,7 +163,7 @@ def _pair(i: int, j: int) -> tuple[int, int]:
 class _Moves:
     """Dims, and the moves of blocks that were made; one that undoes the last takes that back."""
 
-    def __init__(self, dims: Factors) -> None:
+    def __init__(self, dims: Dims) -> None:
         self.dims = [list(dim) for dim in dims]
         self.made: list[tuple[list[SubAxis], int, int]] = []
 

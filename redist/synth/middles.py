@@ -20,11 +20,11 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, merge_parts, prime_parts
 from redist.plan.rules import added_axes, difference, kept_axes, resolved_axes
 from redist.plan.steps import AllGather, AllReduce, ReduceScatter, Slice
-from redist.synth.flat_steps import Factors, count_factors
-from redist.synth.named_steps import common_pieces, split_dims
+from redist.synth.flat_steps import count_factors
+from redist.synth.named_steps import Dims, common_pieces, split_dims
 from redist.synth.plan_figures import Hop, Path
 
-Middle = tuple[Factors, Factors]
+Middle = tuple[Dims, Dims]
 """What cuts the dims after the slices, and before the gathers."""
 
 
@@ -40,8 +40,8 @@ class Ends:
     target: ArrayType
     plain: ArrayType
     goal: ArrayType
-    old: Factors
-    new: Factors
+    old: Dims
+    new: Dims
     scattered: tuple[SubAxis, ...]
     idle_before: tuple[SubAxis, ...]
     idle_after: tuple[SubAxis, ...]
@@ -187,22 +187,22 @@ def size_of(parts: Iterable[SubAxis]) -> int:
     return math.prod(part.size for part in parts)
 
 
-def _appended(dims: Factors, i: int, part: SubAxis) -> Factors:
+def _appended(dims: Dims, i: int, part: SubAxis) -> Dims:
     return [[*dim, part] if j == i else dim for j, dim in enumerate(dims)]
 
 
-def _by_dim(parts: Factors) -> tuple[tuple[SubAxis, int], ...]:
+def _by_dim(parts: Dims) -> tuple[tuple[SubAxis, int], ...]:
     """The axes that are appended to dims, or taken off them."""
     return tuple((part, i) for i, dim in enumerate(parts) for part in merge_parts(dim))
 
 
-def _homes(dims: Factors) -> dict[SubAxis, int]:
+def _homes(dims: Dims) -> dict[SubAxis, int]:
     """The dim that each factor cuts."""
     return {part: i for i, dim in enumerate(dims) for part in dim}
 
 
 def _rooms(
-    t: ArrayType, dims: Factors, part: SubAxis, homes: dict[SubAxis, int], other: int = -1
+    t: ArrayType, dims: Dims, part: SubAxis, homes: dict[SubAxis, int], other: int = -1
 ) -> list[int]:
     """Dims that a factor can cut as well, first its home, then the ``other``."""
     rooms = [i for i, n in enumerate(t.shape) if n % (part.size * size_of(dims[i])) == 0]
@@ -210,8 +210,8 @@ def _rooms(
 
 
 def _ordered(
-    own: Factors, dims: Factors, there: Factors, scattered: Sequence[SubAxis], home_last: bool
-) -> Factors:
+    own: Dims, dims: Dims, there: Dims, scattered: Sequence[SubAxis], home_last: bool
+) -> Dims:
     out = []
     for i, dim in enumerate(dims):
         at = {part: k for k, part in enumerate(there[i])}
@@ -222,16 +222,16 @@ def _ordered(
 
 
 def _fill(
-    here: Factors,
-    there: Factors,
+    here: Dims,
+    there: Dims,
     idle: Sequence[SubAxis],
     scattered: Sequence[SubAxis],
     last_first: bool,
     home_first: bool,
-) -> Factors | None:
+) -> Dims | None:
     """``here`` with as many factors of every prime as ``there``, if it has fewer: on dims that lack some.
 
-    Factors that are scattered are taken first, then those that cut a dim there, which go to the same dim
+    Dims that are scattered are taken first, then those that cut a dim there, which go to the same dim
     if they can. None if there are too few factors.
     """
     have, want = count_factors(here), count_factors(there)

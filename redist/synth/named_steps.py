@@ -22,6 +22,7 @@ from redist.plan.steps import (
 )
 
 Dims = list[list[SubAxis]]
+"""Of every dim, the axes or pieces of axes that cut it, major to minor."""
 MOST_STATES = 20_000
 """How many arrangements of axes are looked at for a sequence of moves."""
 

@@ -46,9 +46,9 @@ from redist.layout.lower_bound import lower_bound_bytes
 from redist.plan.portable import unnested_dims
 from redist.plan.rules import type_after
 from redist.plan.steps import AllPermute
-from redist.synth.flat_steps import Factors, count_factors, flat_ways
+from redist.synth.flat_steps import count_factors, flat_ways
 from redist.synth.middles import Ends, Middle, is_in, size_of
-from redist.synth.named_steps import name_step, split_dims
+from redist.synth.named_steps import Dims, name_step, split_dims
 from redist.synth.plan_figures import Path
 
 
@@ -87,26 +87,20 @@ def crossing(source: ArrayType, target: ArrayType) -> Path | None:
     if source.mesh == target.mesh:
         return None
     here, there = prime_parts(source.mesh), prime_parts(target.mesh)
-    ends = (
-        split_dims(source, prime_parts(source.mesh, source.used)),
-        split_dims(target, prime_parts(target.mesh, target.used)),
-    )
-    old, new = (count_factors(dims) for dims in ends)
-    dims: tuple[Factors, Factors] = [[] for _ in old], [[] for _ in old]
+    old, new = (count_factors(split_dims(t, prime_parts(t.mesh, t.used))) for t in (source, target))
+    dims: tuple[Dims, Dims] = [[] for _ in old], [[] for _ in old]
     for p in sorted({part.size for part in here}):
         mine, theirs = ([q for q in parts if q.size == p] for parts in (here, there))
-        left = min(len(mine), len(theirs))
+        pairs = list(zip(mine, theirs, strict=False))
+        both = [sorted((a[p], b[p])) for a, b in zip(old, new, strict=True)]
         # First as often as both ends cut a dim, then as often as one does, then as often as there is room.
-        for most in (min, max, lambda *_: 64):
+        for wanted in (*zip(*both, strict=True), (math.inf,) * source.ndim):
             for i, n in enumerate(source.shape):
-                while left and len([q for q in dims[0][i] if q.size == p]) < most(
-                    old[i][p], new[i][p]
-                ):
-                    if n % (p * size_of(dims[0][i])):
-                        break
-                    left -= 1
-                    dims[0][i].append(mine[left])
-                    dims[1][i].append(theirs[left])
+                count = sum(part.size == p for part in dims[0][i])
+                while pairs and count < wanted[i] and n % (p * size_of(dims[0][i])) == 0:
+                    for own, part in zip(dims, pairs.pop(), strict=True):
+                        own[i].append(part)
+                    count += 1
     before = source.with_pending(None, ()).with_dims(dims[0])
     after = target.with_pending(None, ()).with_dims(dims[1])
     if before.tile_bytes > max(source.tile_bytes, target.tile_bytes):
@@ -126,12 +120,13 @@ def by_whole_dims(source: ArrayType, target: ArrayType) -> Path | None:
         t.with_dims(() if i in dims else dim for i, dim in enumerate(t.dims))
         for t in (source, target)
     )
-    between = () if start == end else normal_form(start, end)
     first, last = name_step(source, start), name_step(end, target)
+    between = normal_form(start, end)
     if between is None or (first is None and source != start) or (last is None and end != target):
         return None
-    route = (*([(first, start)] if first else ()), *between, *([(last, target)] if last else ()))
-    return tuple(route)
+    gathers = ((first, start),) if first else ()
+    slices = ((last, target),) if last else ()
+    return (*gathers, *between, *slices)
 
 
 def has_closed_limit(source: ArrayType, target: ArrayType) -> bool:

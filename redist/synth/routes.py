@@ -103,13 +103,16 @@ def _to_pending(source: ArrayType, target: ArrayType) -> Slice | None:
 
 
 def axis_by_axis(source: ArrayType, route: Path) -> Path:
-    """A route with every all_to_all and all_gather done one axis at a time: fewer messages."""
+    """A route with every all_to_all and all_gather done one move at a time: fewer messages.
+
+    Moves of which one takes an axis back stay together: apart they would carry it there and back.
+    """
     here = source
     hops: list[Hop] = []
     for action, after in route:
         singles: list[Action] = [action]
         match action:
-            case AllToAll(triples):
+            case AllToAll(triples) if not _moves_twice(action):
                 singles = [AllToAll((move,)) for move in triples]
             case AllGather(moves):
                 singles = [AllGather((move,)) for move in reversed(moves)]

@@ -57,6 +57,9 @@ ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] =
 ]
 """Epochs against a model: ranks, random scripts, arguments, variables. Those that share come last."""
 
+PROGRAMS = "captured", "depending"
+"""Of captured programs."""
+
 ALONE = (
     "limits",
     "many_arrays",
@@ -64,7 +67,7 @@ ALONE = (
     "tracing",
     "mistakes",
     "reaching",
-    "captured",
+    *PROGRAMS,
     "planned",
     "spilling",
     "reading",
@@ -77,7 +80,7 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
 
 ON_ONE = ("spilling", "aliasing", "staging", "tracing", "reading")
 """What ``make test`` looks at on one rank alone."""
-ON_THREE = ("limits", "mistakes", "reaching", "captured", "planned", "traffic", "spmd")
+ON_THREE = ("limits", "mistakes", "reaching", *PROGRAMS, "planned", "traffic", "spmd")
 """And on three: what ranks must agree on."""
 
 PROMISES = [
@@ -92,12 +95,12 @@ PROMISES = [
     Job(2, (Run("pgas.checked_calls"),), ("REDIST_CHECK_CALLS",)),
     Job(4, (Run("pgas.checked_calls", slow=SEVERAL),), ("REDIST_CHECK_CALLS",)),
     Job(3, (Run("pgas.indexing", ("--n", "30"), SEVERAL),), ("REDIST_CHECK_CALLS",)),
-    Job(3, (Run("pgas.captured", slow=SEVERAL),), ("REDIST_CHECK_CALLS",)),
+    Job(3, tuple(Run(f"pgas.{p}", slow=SEVERAL) for p in PROGRAMS), ("REDIST_CHECK_CALLS",)),
     Job(3, (Run("pgas.spmd", slow=SEVERAL),), ("REDIST_PURE",)),
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
     promised(
         4,
-        ("limits", "many_arrays", "tracing", "mistakes", "traffic", "captured", "planned", "spmd"),
+        ("limits", "many_arrays", "tracing", "mistakes", "traffic", *PROGRAMS, "planned", "spmd"),
         slow=SEVERAL,
     ),
     promised(4, ("staging",), "--messages", slow=SEVERAL),

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 import redist
+from redist.plan.rates import FLAT
 from redist.plan.topology import Level, Topology
 from redist.runtime.schedule.stages import TransferStages
 from tests.tiers import sample
@@ -52,6 +53,22 @@ def test_sums_between_nodes_need_no_memory_of_their_own(ranks: int) -> None:
     schedule = TransferStages.of([plan], 0, SLOW)
     assert len(plan.steps) > 2 and check(schedule) > 0
     assert schedule.is_tight and not schedule.is_tight_beside(schedule.placed_tiles())
+
+
+def test_values_lie_in_larger_tiles_where_they_can() -> None:
+    """A slice is read in its source and a last gather fills its target, unless the source is donated."""
+    ends, mesh = ("f32[6{a}]", "f32[6{b}]"), redist.Mesh(a=2, b=3)
+    kept, donated = (
+        redist.synthesize(*ends, mesh=mesh, strategy="collectives", donate=donate)
+        for donate in (False, True)
+    )
+    assert [step.op for step in kept.steps] == ["slice", "all_permute", "all_gather"]
+    schedule = TransferStages.of([kept], 0, FLAT)
+    assert schedule.homes == ((0, 0, 3, 3),)
+    assert [(part.source, part.target) for (part,) in schedule.stages] == [(0, 3), (3, 3)]
+    (gather,) = schedule.stages[-1]
+    assert all(piece.sender != piece.receiver for piece in gather.step.pieces)
+    assert TransferStages.of([donated], 0, FLAT).homes == ((0, 1, 2, 3),)
 
 
 def test_placed_tiles_are_never_in_the_way() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
@@ -59,10 +58,14 @@ class TransferStages:
     @staticmethod
     def of(plans: Sequence[Plan], rank: int, topology: Topology) -> TransferStages:
         """The stages of a rank."""
-        parts = [_parts_of_plan(item, plan, rank, topology) for item, plan in enumerate(plans)]
+        homes = tuple(map(homes_of, plans))
+        parts = [
+            _parts_of_plan(item, plan, homes[item], rank, topology)
+            for item, plan in enumerate(plans)
+        ]
         depth = max(map(len, parts))
         stages = tuple(tuple(own[k] for own in parts if k < len(own)) for k in range(depth))
-        return TransferStages(tuple(plans), rank, stages, tuple(map(homes_of, plans)))
+        return TransferStages(tuple(plans), rank, stages, homes)
 
     def type_of(self, item: int, buffer: int) -> ArrayType:
         """The type of a buffer."""
@@ -136,12 +139,13 @@ class TransferStages:
         return bare + max(self.staging_bytes(k) for k in range(len(self.stages)))
 
 
-def _parts_of_plan(item: int, plan: Plan, rank: int, topology: Topology) -> list[StagePart]:
-    dtype = plan.source.dtype
+def _parts_of_plan(
+    item: int, plan: Plan, homes: Sequence[int], rank: int, topology: Topology
+) -> list[StagePart]:
+    dtype, types = plan.source.dtype, plan.types
     if not plan.steps:
         return [StagePart(pieces_of_copy(plan.source, rank), dtype, item)]
     parts = []
-    types, homes = plan.types, homes_of(plan)
     for number, step in enumerate(plan.steps):
         if is_view(step.action) and homes[number + 1] == homes[number]:
             continue
@@ -162,7 +166,6 @@ def is_view(action: Action) -> bool:
     return isinstance(action, Slice) and not action.pending
 
 
-@lru_cache(maxsize=1024)
 def homes_of(plan: Plan) -> tuple[int, ...]:
     """In which buffer the value after each step lies: its own, or that of a larger tile::
 
