@@ -16,7 +16,7 @@ from redist import ArrayType, CaptureError, Mesh, pgas
 from redist.graph.nodes import GraphMove, GraphNode, ProgramGraph
 from redist.pgas.ghosts.stand_ins import look_at, pretend
 from redist.pgas.ghosts.tape import COLLECTIVE, MoveOf, Ref, Task, TaskKind, refs_in
-from redist.pgas.ghosts.traffic import BatchMover, TileMover
+from redist.pgas.ghosts.traffic import TileMover
 from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.explain import explain_elsewhere, plan_elsewhere
 from redist.pgas.programs.passes.blocks import block_joins
@@ -137,8 +137,8 @@ def write(function: Any, args: Sequence[Any], into: int) -> Task:
 
 def move(source: int, out: int, target: ArrayType = COLUMNS) -> Task:
     what = MoveOf(ROWS, target, (8, 3), LINE)
-    mover: Any = TileMover(what, None, BUFFERS)  # type: ignore[arg-type]
-    return Task(TaskKind.MOVE, mover, (Ref(source),), {}, out, (source,), (), 0, False, what)
+    mover: Any = TileMover((what,), None, BUFFERS)  # type: ignore[arg-type]
+    return Task(TaskKind.MOVE, mover, (Ref(source),), {}, out, (source,), (), 0)
 
 
 X = Ref(0)
@@ -221,7 +221,7 @@ def random_tasks(rng: Random, n_moves: int) -> list[Task]:
             tasks.append(pure(np.exp, (Ref(rng.choice(made)),), out, ()))
             made.append(out)
         moved = move(rng.choice(made), number + 1)
-        exchange = replace(moved, kind=TaskKind.EXCHANGE, move=None)
+        exchange = replace(moved, kind=TaskKind.EXCHANGE)
         tasks.append(exchange if rng.random() < 0.2 else replace(moved, reads=()))
         made.append(number + 1)
     return [*tasks, pure(np.exp, tuple(map(Ref, made)), 999, ())]
@@ -273,7 +273,7 @@ def test_small_moves_that_nothing_stands_between_go_together() -> None:
     roots = {n: n for n in range(6)}
     done = join_moves(tasks, roots, needed_before(tasks, roots), 10)
     batch = done[0].function
-    assert isinstance(batch, BatchMover) and len(batch.movers) == 2
+    assert isinstance(batch, TileMover) and len(batch.moves) == 2
     assert [task.out for task in done] == [10, 1, 3, 2, 11, 4, 5]
     judge(tasks, done, [0], [3, 4, 5], roots)
 

@@ -36,13 +36,15 @@ class TaskKind(Enum):
     BATCH = auto()
     """**Collective.** Several moves as one operation; gives all their tiles."""
     START = auto()
-    """**Collective.** Begins a move."""
+    """**Collective.** Begins a move; gives what is waited for."""
     WAIT = auto()
     """Waits for a move that was begun."""
 
 
 COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
 """What all ranks must do in one order, as captured."""
+MOVING = (TaskKind.MOVE, TaskKind.BATCH, TaskKind.START)
+"""What brings arrays to other types."""
 RETURN_IT = "return it and decide outside, or use pgas.where"
 
 
@@ -55,7 +57,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class MoveOf:
-    """What a move brings where; ``asked`` says that the program wrote it as such."""
+    """What a move brings where, and the line that has it."""
 
     source: ArrayType
     target: ArrayType
@@ -79,7 +81,13 @@ class Task:
     writes: tuple[int, ...]
     node: int
     is_scalar: bool = False
-    move: MoveOf | None = None
+
+    @property
+    def moves(self) -> tuple[MoveOf, ...]:
+        """What it brings where, an operand each; nothing if it does something else."""
+        mover: Any = self.function
+        found: tuple[MoveOf, ...] = mover.moves if self.kind in MOVING else ()
+        return found
 
 
 @dataclass(slots=True, eq=False)
@@ -145,7 +153,6 @@ class Tape:
         reads: Sequence[int] = (),
         writes: Sequence[int] = (),
         is_scalar: bool = False,
-        move: MoveOf | None = None,
     ) -> None:
         """Note a call; operands are :class:`Ref` where they are values."""
         node = self.current_node()
@@ -153,11 +160,10 @@ class Tape:
             self.check_fresh(refs_in((args, options)))
         task = Task(
             kind, function, tuple(args), dict(options), out, tuple(dict.fromkeys(reads)),
-            tuple(dict.fromkeys(writes)), node, is_scalar, move,
+            tuple(dict.fromkeys(writes)), node, is_scalar,
         )  # fmt: skip
         self.tasks.append(task)
-        if move is not None:
-            self.nodes[node].moves.append(move)
+        self.nodes[node].moves += task.moves
 
     def call_later(self, function: Callable[[], Any]) -> Ref:
         """Note a call that is made in every run; a reference to what it will give."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -12,7 +12,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost import Ghost
 from redist.pgas.ghosts.memory import GhostMemory
 from redist.pgas.ghosts.stand_ins import pretend
-from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, Task, TaskKind
+from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, TaskKind
 from redist.pgas.global_array import Array
 from redist.pgas.memory import TileMemory, memory_for
 from redist.pgas.structures import replaced
@@ -20,7 +20,6 @@ from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import (
     OUTSIDE,
     ElementExchange,
-    MoveUnderWay,
     R,
     RankTraffic,
     TileMove,
@@ -37,50 +36,37 @@ FROM_OUTSIDE = "it is not part of the program; give it as an argument"
 
 @dataclass(frozen=True, slots=True)
 class TileMover:
-    """Moves a tile when the program runs; ``memory`` is where the new one comes from."""
+    """Moves a tile when the program runs, or several as one operation.
 
-    move: MoveOf
+    New tiles come from ``memory``. If it ``begins`` only, what it gives is waited for later.
+    """
+
+    moves: tuple[MoveOf, ...]
     comm: Comm
     memory: TileMemory
     prepared: Transfer | None = None
+    begins: bool = False
 
-    def of(self, tile: Tile | None) -> TileMove:
-        """The move of a tile."""
-        move = self.move
+    def __call__(self, *tiles: Tile | None) -> Any:
+        """**Collective.** The new tile, or those of several moves."""
+        if not is_watched():
+            return self._run(tiles)
+        with standing_at(self.moves[0].line):
+            return self._run(tiles)
+
+    def _run(self, tiles: tuple[Tile | None, ...]) -> Any:
+        if len(tiles) > 1:
+            pairs = zip(self.moves, tiles, strict=True)
+            several = {str(i): self._of(move, tile) for i, (move, tile) in enumerate(pairs)}
+            made, _ = traffic().redistribute_together(several, self.comm, self.prepared)
+            return tuple(made.values())
+        own = self._of(self.moves[0], tiles[0])
+        if self.begins:
+            return traffic().start(own, self.comm)
+        return traffic().redistribute(own, self.comm, None)[0]
+
+    def _of(self, move: MoveOf, tile: Tile | None) -> TileMove:
         return TileMove(tile, move.source, move.target, move.shape, self.memory, self.prepared)
-
-    def start(self, tile: Tile | None) -> MoveUnderWay:
-        """**Collective.** Begin to move."""
-        with standing_at(self.move.line):
-            return traffic().start(self.of(tile), self.comm)
-
-    def __call__(self, tile: Tile | None) -> Tile | None:
-        """**Collective.** The new tile."""
-        move, own = self.move, self.of(tile)
-        if not is_watched():
-            return traffic().redistribute(own, self.comm, None)[0]
-        with standing_at(move.line):
-            return traffic().redistribute(own, self.comm, None)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchMover:
-    """Moves several tiles as one operation when the program runs."""
-
-    movers: tuple[TileMover, ...]
-    prepared: Transfer | None = None
-
-    def __call__(self, *tiles: Tile | None) -> tuple[Tile | None, ...]:
-        """**Collective.** The new tiles."""
-        first = self.movers[0]
-        pairs = zip(self.movers, tiles, strict=True)
-        moves = {str(i): mover.of(tile) for i, (mover, tile) in enumerate(pairs)}
-        if not is_watched():
-            made, _ = traffic().redistribute_together(moves, first.comm, self.prepared)
-        else:
-            with standing_at(first.move.line):
-                made, _ = traffic().redistribute_together(moves, first.comm, self.prepared)
-        return tuple(made.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +101,6 @@ class Exchanger:
             return traffic().perform(self.exchange, self.work, args)
 
 
-def movers_in(tasks: Iterable[Task]) -> list[TileMover | Exchanger]:
-    """**Local.** What moves in tasks, in order; of batches each move."""
-    found: list[TileMover | Exchanger] = []
-    for task in tasks:
-        match task.function:
-            case TileMover() | Exchanger():
-                found.append(task.function)
-            case BatchMover(movers=movers):
-                found += movers
-    return found
-
-
 class GhostTraffic(WrappedTraffic):
     """Writes what would pass between ranks onto a tape. Warnings are those of the traffic in force."""
 
@@ -140,24 +114,43 @@ class GhostTraffic(WrappedTraffic):
         self, move: TileMove, comm: Comm, limit_bytes: int | None
     ) -> tuple[Any, Transfer | None]:
         """Note the move."""
-        tape, local = self.tape, move.local
-        if local is not None and not isinstance(local, Ghost):
-            raise CaptureError(f"cannot move {move.source} ({calling_line()}): {FROM_OUTSIDE}")
-        made = None
-        if move.shape is not None:
-            made = _kind(move.memory)(pretend(move.shape, move.target.dtype.to_numpy()), tape)
-        number = tape.new_value() if made is None else made.number
-        given = None if local is None else Ref(local.number)
-        reads = () if local is None else (local.root,)
-        mover = self._mover(move, comm)
-        what = mover.move
-        tape.record(TaskKind.MOVE, mover, (given,), {}, number, reads, (), False, what)
-        return made, None
+        return self._note([move], comm)[0], None
 
-    def _mover(self, move: TileMove, comm: Comm) -> TileMover:
-        memory = move.memory.real if isinstance(move.memory, GhostMemory) else move.memory
-        what = MoveOf(move.source, move.target, move.shape, calling_line())
-        return TileMover(what, comm, memory)
+    def _note(self, moves: Sequence[TileMove], comm: Comm) -> list[Ghost | None]:
+        """Note moves as one operation; the new tiles."""
+        tape, line = self.tape, calling_line()
+        given: list[Any] = [move.local for move in moves]
+        for move, local in zip(moves, given, strict=True):
+            if local is not None and not isinstance(local, Ghost):
+                raise CaptureError(f"cannot move {move.source} ({line}): {FROM_OUTSIDE}")
+        made = [self._new(move) for move in moves]
+        memory = moves[0].memory
+        mover = TileMover(
+            tuple(MoveOf(move.source, move.target, move.shape, line) for move in moves),
+            comm,
+            memory.real if isinstance(memory, GhostMemory) else memory,
+        )
+        args = [None if local is None else Ref(local.number) for local in given]
+        reads = [local.root for local in given if local is not None]
+        (first, *others) = made
+        if not others:
+            number = tape.new_value() if first is None else first.number
+            tape.record(TaskKind.MOVE, mover, args, {}, number, reads)
+            return made
+        whole = tape.new_value()
+        tape.record(TaskKind.BATCH, mover, args, {}, whole, reads)
+        for at, ghost in enumerate(made):
+            if ghost is not None:
+                part = Ref(whole), at
+                tape.record(TaskKind.PURE, operator.getitem, part, {}, ghost.number)
+        return made
+
+    def _new(self, move: TileMove) -> Ghost | None:
+        """The ghost of the tile that a move gives; None on a rank that gets none."""
+        if move.shape is None:
+            return None
+        like = pretend(move.shape, move.target.dtype.to_numpy())
+        return _kind(move.memory)(like, self.tape)
 
     def start(self, move: TileMove, comm: Comm) -> NoReturn:
         """Nothing is started while a program is captured."""
@@ -167,24 +160,7 @@ class GhostTraffic(WrappedTraffic):
         self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
     ) -> tuple[dict[str, Any], Transfer | None]:
         """Note the moves as one operation, which the program has written as one."""
-        tape, movers, args, reads = self.tape, [], [], []
-        made: dict[str, Any] = {}
-        for name, move in moves.items():
-            movers.append(self._mover(move, comm))
-            local: Any = move.local
-            args.append(None if local is None else Ref(local.number))
-            reads += [] if local is None else [local.root]
-            empty = (
-                None if move.shape is None else pretend(move.shape, move.target.dtype.to_numpy())
-            )
-            made[name] = None if empty is None else _kind(move.memory)(empty, tape)
-        whole = tape.new_value()
-        tape.record(TaskKind.BATCH, BatchMover(tuple(movers)), args, {}, whole, reads)
-        for at, ghost in enumerate(made.values()):
-            if ghost is not None:
-                given = Ref(whole), at
-                tape.record(TaskKind.PURE, operator.getitem, given, {}, ghost.number)
-        return made, None
+        return dict(zip(moves, self._note([*moves.values()], comm), strict=True)), None
 
     def perform(
         self,

@@ -22,8 +22,8 @@ from typing import Any
 from redist.graph.nodes import GraphMove, GraphNode, ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.tape import TaskKind, refs_in
-from redist.pgas.ghosts.traffic import BatchMover, Exchanger, TileMover
+from redist.pgas.ghosts.tape import MoveOf, TaskKind, refs_in
+from redist.pgas.ghosts.traffic import Exchanger
 from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.handing_over import find_aliases
 from redist.pgas.programs.outside import Outside
@@ -108,12 +108,11 @@ def graph_of(
     moves: dict[int, list[GraphMove]] = {}
     said = iter(fates)
     for task in captured.tasks:
-        if isinstance(task.function, BatchMover):
-            together = [_move(mover, plan, "with others") for mover in task.function.movers]
-            moves.setdefault(task.node, []).extend(together)
-        elif isinstance(task.function, (TileMover, Exchanger)):
-            fate = next(said, "") if task.kind is TaskKind.MOVE else ""
-            moves.setdefault(task.node, []).append(_move(task.function, plan, fate))
+        if isinstance(task.function, Exchanger):
+            moves.setdefault(task.node, []).append(_exchange(task.function))
+        for move in task.moves:
+            fate = next(said, "") if task.kind is TaskKind.MOVE else "with others"
+            moves.setdefault(task.node, []).append(_move(move, plan, fate))
     nodes = []
     for number, node in enumerate(captured.nodes):
         made = str(node.types[-1]) if node.types else ""
@@ -159,12 +158,13 @@ def _dependencies(
     return needs, arguments, makers
 
 
-def _move(mover: TileMover | Exchanger, plan: Planner, fate: str) -> GraphMove:
-    if isinstance(mover, TileMover):
-        move = mover.move
-        found = plan(move.source, move.target)
-        steps = ", ".join(step.op for step in found.steps) or "copy"
-        ends = str(move.source), str(move.target)
-        return GraphMove(*ends, steps, found.received_bytes, found.time_ps, fate)
-    what, source, target = mover.exchange
-    return GraphMove(str(source), str(target), what, mover.expected_bytes(), 0, fate)
+def _move(move: MoveOf, plan: Planner, fate: str) -> GraphMove:
+    found = plan(move.source, move.target)
+    steps = ", ".join(step.op for step in found.steps) or "copy"
+    ends = str(move.source), str(move.target)
+    return GraphMove(*ends, steps, found.received_bytes, found.time_ps, fate)
+
+
+def _exchange(exchanger: Exchanger) -> GraphMove:
+    what, source, target = exchanger.exchange
+    return GraphMove(str(source), str(target), what, exchanger.expected_bytes(), 0, "")

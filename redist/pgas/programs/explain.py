@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 from redist.errors import RequestError
@@ -12,7 +12,8 @@ from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import tile_shapes
 from redist.pgas.ghosts.stand_ins import PretendedRanks, pretend
-from redist.pgas.ghosts.traffic import Exchanger, TileMover, movers_in
+from redist.pgas.ghosts.tape import TaskKind
+from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.global_array import Array
 from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.compiled import graph_of
@@ -99,7 +100,7 @@ def _graph(
         return synthesize(source, target, topology=topology)
 
     _, firsts = share_equal(captured.tasks, sorted(captured.kept), captured.roots)
-    moves = [task for task in captured.tasks if task.move is not None]
+    moves = [task for task in captured.tasks if task.kind is TaskKind.MOVE]
     fates = [
         "" if first == number else f"made once, for call {moves[first].node}"
         for number, first in enumerate(firsts)
@@ -165,14 +166,15 @@ def explain(
 
 def moves_of(captured: Capture) -> list[Move]:
     """**Collective** if a plan must be made. The moves and exchanges of a captured program, planned."""
-    return [_planned(mover) for mover in movers_in(captured.tasks)]
+    return [move for task in captured.tasks for move in _planned(task.function)]
 
 
-def _planned(mover: TileMover | Exchanger) -> Move:
-    if isinstance(mover, TileMover):
-        move = mover.move
-        plan = plan_move(move.source, move.target, mover.comm, None)
-        most = sum(step.received_range_bytes[1] for step in plan.steps)
-        return Move.of(plan, move.line, most)
-    what, source, target = mover.exchange
-    return Move(mover.line, str(source), str(target), what, mover.expected_bytes())
+def _planned(function: Any) -> Iterator[Move]:
+    match function:
+        case TileMover(moves=moves, comm=comm):
+            for move in moves:
+                plan = plan_move(move.source, move.target, comm, None)
+                most = sum(step.received_range_bytes[1] for step in plan.steps)
+                yield Move.of(plan, move.line, most)
+        case Exchanger(exchange=(what, source, target), line=line):
+            yield Move(line, str(source), str(target), what, function.expected_bytes())

@@ -8,7 +8,7 @@ from typing import Any
 
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import MoveOf, Task, TaskKind
-from redist.pgas.ghosts.traffic import BatchMover, TileMover
+from redist.pgas.ghosts.traffic import TileMover
 from redist.pgas.programs.capture import Capture, common_classes, most_of, same_or_unknown, union_of
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.passes.judge import judge
@@ -51,7 +51,7 @@ class KeptMove:
 
     argument: int
     value: int
-    move: MoveOf | None
+    move: MoveOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,8 @@ def fates_of(
     spared: list[SparedMove] = []
     kept: list[SparedMove] = []
     for task, first in zip(moves, (moves[number] for number in firsts), strict=True):
-        assert task.move is not None
-        here = captured.nodes[task.node].line, task.move.source, task.move.target
+        (move,) = task.moves
+        here = captured.nodes[task.node].line, move.source, move.target
         if first is not task:
             said.append(f"made once, for call {first.node}")
             spared.append(SparedMove(*here, f"made once, at {captured.nodes[first.node].line}"))
@@ -241,29 +241,30 @@ def with_transfers(
     tasks: Sequence[Task], limits: Mapping[MoveEnds, int | None] | None = None
 ) -> list[Task]:
     """**Collective.** Plan and prepare what moves, in order; each within its limit, by its types."""
-    known: dict[Any, Transfer] = {}
+    known: dict[tuple[MoveEnds, ...], Transfer] = {}
     out = []
     for task in tasks:
-        mover: Any = task.function
-        match mover:
-            case TileMover():
-                key: Any = mover.move.source, mover.move.target
-                if key not in known:
-                    most = None if limits is None else limits[key]
-                    known[key] = prepare_transfer(
-                        mover.move.source, mover.move.target, mover.comm, most
-                    )
-                mover = replace(mover, prepared=known[key])
-            case BatchMover(movers=movers):
-                moves = [one.move for one in movers]
-                sources = {str(i): move.source for i, move in enumerate(moves)}
-                targets = {str(i): move.target for i, move in enumerate(moves)}
-                key = tuple(sources.values()), tuple(targets.values())
-                if key not in known:
-                    known[key] = prepare_transfer(sources, targets, movers[0].comm)
-                mover = replace(mover, prepared=known[key])
-        out.append(task if mover is task.function else replace(task, function=mover))
+        mover = task.function
+        if isinstance(mover, TileMover):
+            ends = tuple((move.source, move.target) for move in mover.moves)
+            if ends not in known:
+                known[ends] = _transfer(ends, mover.comm, limits)
+            task = replace(task, function=replace(mover, prepared=known[ends]))
+        out.append(task)
     return out
+
+
+def _transfer(
+    ends: Sequence[MoveEnds], comm: Comm, limits: Mapping[MoveEnds, int | None] | None
+) -> Transfer:
+    """**Collective.** What moves an array, or several as one operation."""
+    (source, target), *others = ends
+    if not others:
+        most = None if limits is None else limits[source, target]
+        return prepare_transfer(source, target, comm, most)
+    sources = {str(number): source for number, (source, _) in enumerate(ends)}
+    targets = {str(number): target for number, (_, target) in enumerate(ends)}
+    return prepare_transfer(sources, targets, comm)
 
 
 def _kept_moves(tasks: Sequence[Task], captured: Capture, comm: Comm) -> tuple[KeptMove, ...]:
@@ -280,7 +281,7 @@ def _kept_moves(tasks: Sequence[Task], captured: Capture, comm: Comm) -> tuple[K
         said.append(number if free else -1)
     found = same_or_unknown(comm, said)
     return tuple(
-        KeptMove(number, task.out, task.move)
+        KeptMove(number, task.out, task.moves[0])
         for task, number in zip(moves, found, strict=True)
         if number is not None and number >= 0 and task.out is not None
     )

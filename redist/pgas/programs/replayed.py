@@ -243,7 +243,6 @@ class _KeptTile:
 
 
 def _key(array: Tiled, one: KeptMove) -> Any:
-    assert one.move is not None
     return id(array), array.version, array.type, one.move.target
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
 from redist.offload.compile import least_memory
 from redist.pgas.ghosts.tape import Task, TaskKind
-from redist.pgas.ghosts.traffic import BatchMover, Exchanger, TileMover
+from redist.pgas.ghosts.traffic import Exchanger
 from redist.pgas.memory import GRAIN, TileMemory, memory_for
 from redist.pgas.programs.capture import Capture, most_of
 from redist.pgas.programs.limited.arguments import ArgumentTile, argument_tiles, held_elsewhere
@@ -105,11 +105,10 @@ def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayT
 
 def _type_of(memory: int, task: Task, captured: Capture) -> ArrayType | None:
     """The type of what a task makes: that of its move, or the one of its call that lies so; None if none."""
-    match task.function:
-        case TileMover(move=moved):
-            return moved.target
-        case Exchanger(exchange=exchanged):
-            return exchanged.target
+    if task.moves:
+        return task.moves[0].target
+    if isinstance(task.function, Exchanger):
+        return task.function.exchange.target
     n_bytes, shape = captured.n_bytes.get(memory, 0), captured.shapes.get(memory)
     kinds = [t for t in reversed(captured.nodes[task.node].types) if t.tile_bytes >= n_bytes]
     return min(kinds, key=lambda t: (t.tile_shape != shape, t.tile_bytes), default=None)
@@ -159,22 +158,19 @@ def single_moves(tasks: Sequence[Task], next_value: int) -> list[Task]:
     out: list[Task] = []
     gone: set[int] = set()
     for task in tasks:
-        if not isinstance(task.function, BatchMover):
+        if task.kind is not TaskKind.BATCH:
             out += [task] if id(task) not in gone else []
             continue
         assert task.out is not None
-        for at, mover in enumerate(task.function.movers):
+        whole: Any = task.function
+        for at, move in enumerate(task.moves):
             part = parts.get((task.out, at))
             value = next_value if part is None or part.out is None else part.out
             next_value += part is None
             gone |= {id(part)} if part is not None else set()
             given: Any = task.args[at]
-            out.append(
-                Task(
-                    TaskKind.MOVE, mover, (given,), {}, value, task.reads if given else (), (),
-                    task.node, False, mover.move,
-                )
-            )  # fmt: skip
+            mover, reads = replace(whole, moves=(move,)), task.reads if given else ()
+            out.append(Task(TaskKind.MOVE, mover, (given,), {}, value, reads, (), task.node))
     return out
 
 
@@ -183,15 +179,15 @@ def peaks_of(tasks: Sequence[Task], comm: Comm) -> MovePeaks:
     best: dict[MoveEnds, int] = {}
     least: dict[MoveEnds, int] = {}
     for task in tasks:
-        move = task.move
-        if move is None or (move.source, move.target) in best:
-            continue
-        ends = move.source, move.target
-        best[ends] = plan_move(*ends, comm, None).peak_bytes
-        try:
-            least[ends] = plan_move(*ends, comm, 1).peak_bytes
-        except NoPlanError as error:
-            least[ends] = error.least_bytes
+        for move in task.moves:
+            ends = move.source, move.target
+            if ends in best:
+                continue
+            best[ends] = plan_move(*ends, comm, None).peak_bytes
+            try:
+                least[ends] = plan_move(*ends, comm, 1).peak_bytes
+            except NoPlanError as error:
+                least[ends] = error.least_bytes
     return MovePeaks(best, least)
 
 

@@ -257,7 +257,7 @@ class MemoryFitter:
     def name_of(self, one: GraphTask) -> str:
         """A task in words; those that meet others have the same on all ranks."""
         match one.task.function:
-            case TileMover(move=move):
+            case TileMover(moves=(move,)):
                 return f"move {move.source} to {move.target}"
             case Exchanger(exchange=exchange):
                 return f"{exchange.what} {exchange.source} to {exchange.target}"

@@ -84,7 +84,8 @@ def _task_times(listed: ListedTasks, laid: LaidOut, captured: Capture) -> list[i
 
     def move_ps(mover: TileMover | Exchanger) -> int:
         if isinstance(mover, TileMover):
-            return plan_move(mover.move.source, mover.move.target, laid.comm, None).time_ps
+            (move,) = mover.moves
+            return plan_move(move.source, move.target, laid.comm, None).time_ps
         return 0 if costs is None else costs.exchange_ps(mover.exchange)
 
     byte_fs = device_costs(captured.on_device).byte_fs

@@ -164,8 +164,8 @@ def memory_sizes(listed: ListedTasks, captured: Capture) -> dict[int, int]:
 
     for one in listed.tasks:
         task = one.task
-        if isinstance(task.function, TileMover):
-            at_least(task.out, task.function.move.target.tile_bytes)
+        for move in task.moves:
+            at_least(task.out, move.target.tile_bytes)
         if task.kind is TaskKind.NEW:
             at_least(task.out, task.args[2])
     for end in (*captured.ends, *ends_in(captured.result)):
@@ -189,7 +189,7 @@ def staging_of(
     """
     task = one.task
     match task.function:
-        case TileMover(move=move):
+        case TileMover(moves=(move,)):
             ends = move.source.tile_bytes + move.target.tile_bytes
             return max(0, peaks[move.source, move.target] - ends)
         case Exchanger():

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from redist.errors import CaptureError
-from redist.pgas.ghosts.tape import Ref, Task, TaskKind
+from redist.pgas.ghosts.tape import MOVING, Ref, Task, TaskKind
 
 Symbol = str
-MOVING = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.START)
 
 
 def judge(
@@ -84,17 +83,23 @@ class _Symbols:
         if hasattr(task.function, "tasks"):
             self._run_inner(task)
             return
-        if task.kind is TaskKind.BATCH:
-            self._run_batch(task)
-            return
         if task.kind is TaskKind.WAIT:
             self._end(task)
             return
         said = _digest(task.function, self._say(task.args), self._say(task.options))
-        if task.move is not None:
-            said = _digest(task.move.source, task.move.target, self._say(task.args[0]))
         if task.kind in MOVING:
+            several = [
+                _digest(move.source, move.target, self._say(source))
+                for move, source in zip(task.moves, task.args, strict=True)
+            ]
+            self.moved += several
+            said = several[0]
+        elif task.kind is TaskKind.EXCHANGE:
             self.moved.append(said)
+        if task.kind is TaskKind.BATCH:
+            assert task.out is not None
+            self.batches[task.out] = several
+            return
         if task.kind is TaskKind.START:
             assert task.out is not None
             self.started[task.out] = said, {root: self.memory[root] for root in task.reads}
@@ -131,16 +136,6 @@ class _Symbols:
         if hasattr(inner, "outputs"):
             assert task.out is not None
             self.batches[task.out] = [self.look(number) for number in inner.outputs]
-
-    def _run_batch(self, task: Task) -> None:
-        movers: Any = task.function
-        assert task.out is not None
-        said = [
-            _digest(mover.move.source, mover.move.target, self._say(source))
-            for mover, source in zip(movers.movers, task.args, strict=True)
-        ]
-        self.moved += said
-        self.batches[task.out] = said
 
     def _end(self, task: Task) -> None:
         """A move is there: what it read must not have changed since it began."""

@@ -31,11 +31,11 @@ def begins_early(tasks: Sequence[Task], comm: Comm, prefetch: bool | str) -> lis
         if task.kind not in COLLECTIVE:
             continue
         mover, is_early = task.function, prefetch == ALWAYS
-        if isinstance(mover, TileMover) and far and not is_early:
-            assert mover.prepared is not None
+        if task.kind is TaskKind.MOVE and far and not is_early:
+            assert isinstance(mover, TileMover) and mover.prepared is not None
             plan = mover.prepared.plan
             is_early = plan.received_bytes >= EARLY_BYTES * plan.source.mesh.n_devices
-        out.append(is_early and isinstance(mover, TileMover))
+        out.append(is_early and task.kind is TaskKind.MOVE)
     return out
 
 
@@ -137,10 +137,9 @@ class _Order:
         self._wait_for(refs_in(task.args))
         handle = Ref(self._next)
         self._next += 1
-        begin = replace(task, kind=TaskKind.START, function=mover.start, out=handle.number)
-        end = Task(
-            TaskKind.WAIT, _wait, (handle,), {}, task.out, (), (), task.node, False, task.move
-        )
+        begins = replace(mover, begins=True)
+        begin = replace(task, kind=TaskKind.START, function=begins, out=handle.number)
+        end = Task(TaskKind.WAIT, _wait, (handle,), {}, task.out, (), (), task.node)
         self._tasks.append(begin)
         self._under_way[task.out] = task, end
         for root in task.reads:

@@ -74,7 +74,7 @@ def _only_launches(
     task: Task, roots: Mapping[int, int], shapes: Mapping[int, tuple[int, ...]]
 ) -> bool:
     """Whether a task is a view, or one kernel of small tiles and numbers."""
-    if task.kind is not TaskKind.PURE or task.out is None or task.move is not None:
+    if task.kind is not TaskKind.PURE or task.out is None:
         return False
     if any(refs_in(one) for one in task.options.values()):
         return False

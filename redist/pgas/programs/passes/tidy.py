@@ -129,9 +129,9 @@ def _fresh_target(
 def _key_of(task: Task, same: Mapping[int, int], written: int | None) -> Hashable:
     here = {**same, written: NOTHING} if written is not None else same
     named = tuple(sorted((name, frozen(one, here)) for name, one in task.options.items()))
-    function: Hashable = (
-        task.function if task.move is None else (task.move.source, task.move.target)
-    )
+    function: Hashable = task.function
+    if task.kind is TaskKind.MOVE:
+        function = tuple((move.source, move.target) for move in task.moves)
     return task.kind, function, frozen(task.args, here), named
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
-from redist.pgas.ghosts.traffic import BatchMover, TileMover
+from redist.pgas.ghosts.traffic import TileMover
 
 BATCH_BYTES = 2**18
 """Moves up to this size go together with others: larger ones gain nothing by it."""
@@ -117,19 +118,20 @@ def _goes_with(group: Sequence[Task], task: Task) -> bool:
 
 
 def _is_small(task: Task) -> bool:
-    move = task.move
-    if task.kind is not TaskKind.MOVE or move is None:
+    if task.kind is not TaskKind.MOVE:
         return False
+    (move,) = task.moves
     return max(move.source.tile_bytes, move.target.tile_bytes) <= BATCH_BYTES
 
 
 def _joined(group: Sequence[Task], number: int) -> list[Task]:
     """One task for several moves, and one for each of their tiles."""
-    movers: Any = tuple(task.function for task in group)
+    first: Any = group[0].function
+    mover = replace(first, moves=tuple(task.moves[0] for task in group))
     reads = tuple(dict.fromkeys(root for task in group for root in task.reads))
     args = tuple(task.args[0] for task in group)
     node = group[0].node
-    whole = Task(TaskKind.BATCH, BatchMover(movers), args, {}, number, reads, (), node)
+    whole = Task(TaskKind.BATCH, mover, args, {}, number, reads, (), node)
     parts = [
         Task(TaskKind.PURE, operator.getitem, (Ref(number), at), {}, task.out, (), (), task.node)
         for at, task in enumerate(group)

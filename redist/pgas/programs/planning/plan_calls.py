@@ -19,7 +19,7 @@ from redist.layout.mesh import Mesh
 from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import MoveOf, Tape, Task, taping
-from redist.pgas.ghosts.traffic import BatchMover, Exchanger, GhostTraffic, TileMover, movers_in
+from redist.pgas.ghosts.traffic import Exchanger, GhostTraffic
 from redist.pgas.global_array import Array
 from redist.pgas.programs.planning.recorder import CallRecorder, ProgramCall
 from redist.pgas.structures import found_in
@@ -83,19 +83,16 @@ class ProgramCosts:
         return topology.levels[-1].time_ps(n - 1, exchange.target.tile_bytes) + topology.step_ps
 
     def tasks_ps(self, tasks: Sequence[Task]) -> int:
-        """What the moves and exchanges among tasks take, one after another; of a batch, see below."""
+        """What the moves and exchanges among tasks take, one after another."""
         total = 0
         for task in tasks:
-            match task.function:
-                case TileMover(move=move):
-                    total += self.move_ps(move.source, move.target)
-                case BatchMover(movers=movers):
-                    total += self._batch_ps([one.move for one in movers])
-                case Exchanger(exchange=exchange):
-                    total += self.exchange_ps(exchange)
+            if task.moves:
+                total += self._moves_ps(task.moves)
+            elif isinstance(task.function, Exchanger):
+                total += self.exchange_ps(task.function.exchange)
         return total
 
-    def _batch_ps(self, moves: Sequence[MoveOf]) -> int:
+    def _moves_ps(self, moves: Sequence[MoveOf]) -> int:
         """About what moves take that are one operation: the longest, and the bytes of the others."""
         prices = [self.move_ps(move.source, move.target) for move in moves]
         level = self.book.topology.levels[-1]
@@ -233,11 +230,9 @@ def _try_call(one: ProgramCall, types: Types, costs: ProgramCosts) -> WayTaken |
     made = tuple(x.type for x in found_in(result, (Tiled,)))
     if [(t.shape, t.dtype, t.mesh) for t in made] != [(t.shape, t.dtype, t.mesh) for t in one.made]:
         return None
-    movers = movers_in(tape.tasks)
-    moves = tuple(
-        (one.move.source, one.move.target) for one in movers if isinstance(one, TileMover)
-    )
-    exchanged = sum(costs.exchange_ps(one.exchange) for one in movers if isinstance(one, Exchanger))
+    moves = tuple((move.source, move.target) for task in tape.tasks for move in task.moves)
+    exchangers = [task.function for task in tape.tasks if isinstance(task.function, Exchanger)]
+    exchanged = sum(costs.exchange_ps(one.exchange) for one in exchangers)
     return WayTaken(made, exchanged + costs.touch_ps((*types, *made)), moves)
 
 
