@@ -118,8 +118,7 @@ class ProgramCompiler:
         found.look_later(arrays)
         if not steady:
             return found
-        kept = {one.argument for one in found.ready.kept_moves}
-        if kept <= steady:
+        if steady.issuperset(found.ready.copies.values()):
             found.keep_again()
             if self._options.layouts != PLANNED:
                 return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.tape import MoveOf, Task, TaskKind
+from redist.pgas.ghosts.tape import Task, TaskKind
 from redist.pgas.ghosts.traffic import TileMover
 from redist.pgas.programs.capture import Capture, common_classes, most_of, same_or_unknown, union_of
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
@@ -46,15 +46,6 @@ class ProgramOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMove:
-    """A move of an argument as it was given: which one, and the value that it gives."""
-
-    argument: int
-    value: int
-    move: MoveOf
-
-
-@dataclass(frozen=True, slots=True)
 class Fates:
     """What became of every captured move in words, and those that no run makes, or none with copies."""
 
@@ -70,7 +61,8 @@ class Ready:
     tasks: tuple[Task, ...]
     replay: Replay
     outputs: tuple[int, ...]
-    kept_moves: tuple[KeptMove, ...]
+    copies: Mapping[Task, int]
+    """Those of the program before it was put in order."""
     short_replay: Replay | None
     fates: Fates
     figures: dict[str, int]
@@ -85,14 +77,13 @@ class Tidied:
     firsts: tuple[int, ...]
     """For every captured move, the first that it equals."""
     tasks: tuple[Task, ...]
-    copies: tuple[KeptMove, ...]
-    """Moves of arguments whose results are kept from one call to the next."""
+    copies: Mapping[Task, int]
+    """Moves whose results are kept from one call to the next, and the argument that each moves."""
 
     @property
     def repeated(self) -> list[Task]:
         """The tasks of a call that finds all copies kept."""
-        values = {one.value for one in self.copies}
-        return [t for t in self.tasks if t.kind is not TaskKind.MOVE or t.out not in values]
+        return [task for task in self.tasks if task not in self.copies]
 
 
 def tidy_up(
@@ -107,8 +98,8 @@ def tidy_up(
     shared, firsts = _share(captured.tasks, kept, roots, comm)
     needed = union_of(comm, needed_moves(shared, kept, roots, live))
     tasks = drop_dead(shared, kept, roots, live, needed)
-    copies = _kept_moves(tasks, captured, comm) if cache else ()
-    copies = tuple(one for one in copies if steady is None or one.argument in steady)
+    found = _kept_moves(tasks, captured, comm) if cache else {}
+    copies = {task: at for task, at in found.items() if steady is None or at in steady}
     return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks), copies)
 
 
@@ -120,17 +111,16 @@ def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
     if not captured.on_device:
         tasks = block_joins(tasks, kept, roots, captured.shapes)
     copies = tidied.copies
-    values = tuple(one.value for one in copies)
+    values = tuple(task.out for task in copies if task.out is not None)
     outputs = tuple(dict.fromkeys((*kept, *values)))
     ordered = _put_in_order(tasks, outputs, captured, comm, options)
     judge(captured.tasks, ordered, captured.inputs, outputs, roots)
     replay = write_replay(ordered, captured.inputs, outputs)
     short = None
     if copies:
-        left = [task for task in tasks if task.kind is not TaskKind.MOVE or task.out not in values]
+        left = [task for task in tasks if task not in copies]
         fewer = _put_in_order(left, kept, captured, comm, options)
-        moved = [task for task in tasks if task.kind is TaskKind.MOVE and task.out in values]
-        judge(captured.tasks, fewer, captured.inputs, kept, roots, moved)
+        judge(captured.tasks, fewer, captured.inputs, kept, roots, [*copies])
         short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
     figures = _figures(captured, shared, tasks, ordered, len(copies))
     fates = fates_of(captured, firsts, tasks, ordered, values)
@@ -267,8 +257,8 @@ def _transfer(
     return prepare_transfer(sources, targets, comm)
 
 
-def _kept_moves(tasks: Sequence[Task], captured: Capture, comm: Comm) -> tuple[KeptMove, ...]:
-    """**Collective.** The moves of arguments as they were given, which the program does not change."""
+def _kept_moves(tasks: Sequence[Task], captured: Capture, comm: Comm) -> dict[Task, int]:
+    """**Collective.** Moves of arguments as given, which the program does not change; which each moves."""
     written = {root for task in captured.tasks for root in task.writes}
     leaving = {captured.roots[n] for n in captured.kept if n in captured.roots}
     place = {n: i for i, n in enumerate(captured.inputs) if n is not None}
@@ -280,8 +270,8 @@ def _kept_moves(tasks: Sequence[Task], captured: Capture, comm: Comm) -> tuple[K
         number = place.get(source.number, -1) if source is not None else None
         said.append(number if free else -1)
     found = same_or_unknown(comm, said)
-    return tuple(
-        KeptMove(number, task.out, task.moves[0])
+    return {
+        task: number
         for task, number in zip(moves, found, strict=True)
-        if number is not None and number >= 0 and task.out is not None
-    )
+        if number is not None and number >= 0
+    }

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from redist.errors import TransferError
+from redist.layout.array_type import ArrayType
+from redist.pgas.ghosts.tape import Task
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.programs.capture import Capture, most_of, union_of
 from redist.pgas.programs.compiled import Compiled, LaidOut
 from redist.pgas.programs.handing_over import hand_over
-from redist.pgas.programs.prepare import KeptMove, Ready
+from redist.pgas.programs.prepare import Ready
 from redist.pgas.programs.signature import Signature
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import SparedMove, is_watched, traffic
@@ -91,6 +93,12 @@ class ReplayedProgram(Compiled):
         self.is_over = False
         """Whether arguments that were to stay are others now."""
         self._is_filled = False
+        self._copies = [
+            (at, task.out, task.moves[0].target)
+            for task, at in ready.copies.items()
+            if task.out is not None
+        ]
+        """Moved arguments that are kept: which, the value, and the type that each was moved to."""
 
     @property
     def misses_copies(self) -> bool:
@@ -137,7 +145,7 @@ class ReplayedProgram(Compiled):
         before, after = self.decided, settled.decided
         if before is None or after is None or before.costs is None or after.costs is None:
             return True
-        finds_all = {one.argument for one in self.ready.kept_moves} <= steady
+        finds_all = steady.issuperset(self.ready.copies.values())
         now_ps = before.kept_ps if finds_all else before.fresh_ps
         gained_ps = now_ps - after.kept_ps
         return gained_ps > 0 and gained_ps * PAID_BACK >= after.fresh_ps - now_ps
@@ -196,10 +204,8 @@ class ReplayedProgram(Compiled):
         ready = self.ready
         assert ready.short_replay is not None
         copies = [
-            None
-            if arrays[one.argument].is_shared
-            else FAR_BYTES.get(_key(arrays[one.argument], one))
-            for one in ready.kept_moves
+            None if arrays[at].is_shared else FAR_BYTES.get(_key(arrays[at], target))
+            for at, _, target in self._copies
         ]
         has_all = all(copy is not None for copy in copies)
         world = world_of(self.comm)
@@ -217,19 +223,19 @@ class ReplayedProgram(Compiled):
         self._misses += 1
         values = ready.replay(*tiles)
         by_number = dict(zip(ready.outputs, values, strict=True))
-        for one in ready.kept_moves:
-            _keep(arrays[one.argument], one, by_number[one.value])
+        for at, value, target in self._copies:
+            _keep(arrays[at], target, by_number[value])
         return values
 
 
-def too_large_to_keep(copies: Sequence[KeptMove], captured: Capture, comm: Comm) -> set[int]:
+def too_large_to_keep(copies: Mapping[Task, int], captured: Capture, comm: Comm) -> set[int]:
     """**Collective.** The arguments whose moved copies have no room beside smaller ones on some rank."""
-    sizes = most_of(comm, [captured.n_bytes.get(one.value, 0) for one in copies])
+    sizes = most_of(comm, [captured.n_bytes.get(task.out or 0, 0) for task in copies])
     left, found = FAR_BYTES.most_bytes, set[int]()
-    for n_bytes, one in sorted(zip(sizes, copies, strict=True), key=lambda pair: pair[0]):
+    for n_bytes, at in sorted(zip(sizes, copies.values(), strict=True), key=lambda one: one[0]):
         left -= n_bytes
         if left < 0:
-            found.add(one.argument)
+            found.add(at)
     return set(union_of(comm, sorted(found)))
 
 
@@ -242,15 +248,15 @@ class _KeptTile:
         self.tile = tile
 
 
-def _key(array: Tiled, one: KeptMove) -> Any:
-    return id(array), array.version, array.type, one.move.target
+def _key(array: Tiled, target: ArrayType) -> Any:
+    return id(array), array.version, array.type, target
 
 
-def _keep(array: Tiled, one: KeptMove, tile: Tile | None) -> None:
+def _keep(array: Tiled, target: ArrayType, tile: Tile | None) -> None:
     """**Local.** Keep a moved copy for as long as the array lives, unless others may write to it unseen."""
     if array.is_shared:
         return
-    key = _key(array, one)
+    key = _key(array, target)
     n_bytes = 0 if tile is None else tile.nbytes
     if not FAR_BYTES.put(key, _KeptTile(tile), n_bytes):
         return
