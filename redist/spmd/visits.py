@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.pgas.memory import BUFFERS, DEVICE, Tile
+from redist.pgas.memory import BUFFERS, DEVICE
 from redist.pgas.tiles.move import tile_shape
-from redist.pgas.watch.seam import MoveUnderWay, TileMove, VisitCounts, plus, traffic
+from redist.pgas.watch.seam import TileMove, VisitCounts, Wait, plus, traffic
 from redist.runtime.ranks.neighbours import neighbour_tiles
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
@@ -95,7 +95,7 @@ class Visits:
     def _far(self) -> Iterator[tuple[int, Values]]:
         """**Collective.** The tiles of other nodes, in the same order of steps on all ranks."""
         size, rank = self._comm.size, self._comm.rank
-        under_way: dict[int, MoveUnderWay] = {}
+        under_way: dict[int, Wait] = {}
         to_fetch = [step for step, _ in self._steps if step not in self._kept]
         ahead = iter(to_fetch)
         if self._prefetch:
@@ -109,7 +109,7 @@ class Visits:
                 if not self._prefetch:
                     self._start(step, under_way)
                 started = time.perf_counter()
-                got = under_way.pop(step).wait()
+                got = under_way.pop(step)()
                 waited = time.perf_counter() - started
                 tile = self._tile[:0] if got is None else got
                 self.counts = plus(self.counts, VisitCounts(waited_s=waited))
@@ -135,7 +135,7 @@ class Visits:
             return TileMove(self._tile, t, target, shape, DEVICE)
         return TileMove(self._tile, t, target, shape, BUFFERS, prepare(t, target, self._comm))
 
-    def _start(self, step: int | None, under_way: dict[int, MoveUnderWay]) -> None:
+    def _start(self, step: int | None, under_way: dict[int, Wait]) -> None:
         """**Collective.** Begin to fetch the tile of a step, if there is one more."""
         if step is None:
             return
@@ -145,14 +145,4 @@ class Visits:
             return
         tile, transfer = traffic().redistribute(move, self._comm, None)
         self._moves[step] = move._replace(prepared=transfer)
-        under_way[step] = _Arrived(tile)
-
-
-class _Arrived(NamedTuple):
-    """A move that is done."""
-
-    tile: Tile | None
-
-    def wait(self) -> Tile | None:
-        """The new tile."""
-        return self.tile
+        under_way[step] = lambda: tile

@@ -32,6 +32,8 @@ OUTSIDE = "call it outside, or use pgas.where"
 """What to do where a program cannot have a call."""
 Parts = tuple[Ints, Ints]
 """For each rank, how many elements and where they start."""
+Wait = Callable[[], Tile | None]
+"""Waits for a move under way; gives the new tile."""
 
 
 class TileMove(NamedTuple):
@@ -111,13 +113,6 @@ def plus(one: Counts, other: Counts) -> Counts:
     return type(one)._make(map(add, one, other))
 
 
-class MoveUnderWay(Protocol):
-    """A move that was started."""
-
-    def wait(self) -> Tile | None:
-        """The new tile, once it is there."""
-
-
 class ElementExchange(NamedTuple):
     """An operation in which elements pass between ranks without a plan: its name and both types."""
 
@@ -138,8 +133,8 @@ class RankTraffic(Protocol):
     ) -> tuple[Tile | None, Transfer | None]:
         """Move one array: its new tile, and the transfer that did it if one did."""
 
-    def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
-        """Begin to move an array whose transfer is prepared; its tile is left alone until waited for."""
+    def start(self, move: TileMove, comm: Comm) -> Wait:
+        """Begin to move an array whose transfer is prepared, and say how to wait; its tile is left alone."""
 
     def redistribute_together(
         self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
@@ -215,10 +210,10 @@ class RuntimeTraffic:
             move.local, move.source, move.target, comm, limit_bytes, out=out
         )
 
-    def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
+    def start(self, move: TileMove, comm: Comm) -> Wait:
         """Begin to move, in the background."""
         assert move.prepared is not None
-        return move.prepared.start(move.local, move.new_tile())
+        return move.prepared.start(move.local, move.new_tile()).wait
 
     def redistribute_together(
         self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
@@ -276,7 +271,7 @@ class WrappedTraffic:
         self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
         self.exchange, self.tell_all = inner.exchange, inner.tell_all
 
-    def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
+    def start(self, move: TileMove, comm: Comm) -> Wait:
         """Forward to the wrapped traffic."""
         return self.inner.start(move, comm)
 

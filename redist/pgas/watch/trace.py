@@ -15,13 +15,13 @@ from redist.pgas.watch.seam import (
     CopiedRows,
     ElementExchange,
     FarRead,
-    MoveUnderWay,
     Note,
     R,
     RankTraffic,
     SparedMove,
     TileMove,
     VisitCounts,
+    Wait,
     WrappedTraffic,
     plus,
     through,
@@ -124,10 +124,21 @@ class TracedTraffic(WrappedTraffic):
             self.moves.append(replace(done, planning_s=planning))
         return tile, transfer
 
-    def start(self, move: TileMove, comm: Comm) -> MoveUnderWay:
-        """Begin to move; what came of it is noted when it has been waited for."""
-        assert move.prepared is not None
-        return TracedStart(self.inner.start(move, comm), move.prepared, calling_line(), self.moves)
+    def start(self, move: TileMove, comm: Comm) -> Wait:
+        """Begin to move; seconds, and those that were waited, are noted when it has been waited for."""
+        transfer, line = move.prepared, calling_line()
+        assert transfer is not None
+        inner, started = self.inner.start(move, comm), time.perf_counter()
+
+        def wait() -> Tile | None:
+            begin = time.perf_counter()
+            tile = inner()
+            end, received = time.perf_counter(), transfer.received_bytes
+            done = Move.of(transfer.plan, line, received, started, end - started, end - begin)
+            self.moves.append(done)
+            return tile
+
+        return wait
 
     def redistribute_together(
         self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
@@ -171,27 +182,6 @@ class TracedTraffic(WrappedTraffic):
                 Move(line, str(source), str(target), what, received, started, seconds)
             )
         return result
-
-
-class TracedStart:
-    """A move under way whose end will be noted."""
-
-    def __init__(
-        self, inner: MoveUnderWay, transfer: Transfer, line: Line, moves: list[Move]
-    ) -> None:
-        self._inner, self._transfer, self._line, self._moves = inner, transfer, line, moves
-        self._started = time.perf_counter()
-
-    def wait(self) -> Tile | None:
-        """The new tile; the move is noted with its seconds, and with those that were waited."""
-        begin = time.perf_counter()
-        tile = self._inner.wait()
-        end, transfer = time.perf_counter(), self._transfer
-        received, took = transfer.received_bytes, end - self._started
-        self._moves.append(
-            Move.of(transfer.plan, self._line, received, self._started, took, end - begin)
-        )
-        return tile
 
 
 class Trace:

@@ -15,6 +15,7 @@ from typing import Any
 
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
 from redist.pgas.ghosts.traffic import TileMover
+from redist.pgas.watch.seam import Wait
 from redist.runtime.ranks.world import Comm, world_of
 
 ALWAYS = "always"
@@ -139,7 +140,7 @@ class _Order:
         self._next += 1
         begins = replace(mover, begins=True)
         begin = replace(task, kind=TaskKind.START, function=begins, out=handle.number)
-        end = Task(TaskKind.WAIT, _wait, (handle,), {}, task.out, (), (), task.node)
+        end = Task(TaskKind.WAIT, _end, (handle,), {}, task.out, (), (), task.node)
         self._tasks.append(begin)
         self._under_way[task.out] = task, end
         for root in task.reads:
@@ -169,5 +170,5 @@ class _Order:
         return self._tasks
 
 
-def _wait(handle: Any) -> Any:
-    return handle.wait()
+def _end(wait: Wait) -> Any:
+    return wait()
