@@ -364,6 +364,15 @@ def test_a_program_is_explained_for_a_machine_that_is_not_here() -> None:
     assert graph.nodes[0].arguments == (0, 1)
 
 
+def test_one_array_that_is_moved_together_with_no_other_is_a_move() -> None:
+    def twice(x: Any) -> Any:
+        one = pgas.move_together({"x": x}, {"x": "{}, {x}"})["x"]
+        return one, pgas.move_together({"x": x}, {"x": "{}, {x}"})["x"]
+
+    graph = explain_elsewhere("twice", twice, [ROWS], MESH)
+    assert [move.fate for move in graph.moves] == ["", "made once, for call 0"]
+
+
 def test_graphs_are_read_back_and_drawn() -> None:
     moved = GraphMove("f32[8{x}]", "f32[8]", "all_gather", 64, 2_000_000, "begun early")
     nodes = (

@@ -69,7 +69,8 @@ class MoveOf:
 class Task:
     """A call of this rank: ``out`` has its result, memory in ``writes`` is changed, ``reads`` looked at.
 
-    Memory is numbered by the value that it was first: views of it have the same.
+    Memory is numbered by the value that it was first: views of it have the same. Within a limit views are no
+    tasks: whoever uses one takes it anew.
     """
 
     kind: TaskKind
@@ -81,6 +82,12 @@ class Task:
     writes: tuple[int, ...]
     node: int
     is_scalar: bool = False
+    views: tuple[Task, ...] = ()
+    """Within a limit: those that it takes."""
+    parts: tuple[Task, ...] = ()
+    """Within a limit: the tasks that take its result apart."""
+    time_ps: int = 0
+    """Within a limit: what it takes, as modelled."""
 
     @property
     def moves(self) -> tuple[MoveOf, ...]:

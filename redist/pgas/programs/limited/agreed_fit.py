@@ -70,7 +70,7 @@ def what_needs_most(
     if others:
         parts.append(f"{format_bytes(others)} of other arguments, which stay in memory")
     named = ", and ".join(part for part in parts if part)
-    node = fitter.captured.nodes[fitter.listed.tasks[number].task.node]
+    node = fitter.captured.nodes[fitter.listed.tasks[number].node]
     name = f"{node.name} ({node.line})"
     name = name if task.name == name else f"{name}: {task.name}"
     return f"{name} needs {at_once}: {named}"
@@ -84,7 +84,8 @@ def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayT
         for memory, blocks in (fitter.cut.blocks.items() if fitter.cut else ())
         for block in blocks
     }
-    made = {number: one.task for one in fitter.listed.tasks for number in one.makes}
+    listed = fitter.listed
+    made = {number: task for task in listed.tasks for number in listed.makes_of(task)}
     most = max((fitter.sizes.get(memory, 0) for memory in memories), default=0)
     for memory in memories:
         size = fitter.sizes.get(memory, 0)
@@ -97,9 +98,9 @@ def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayT
         shape = fitter.captured.shapes.get(root, ())
         text = f"an array of shape {shape}" if t is None else str(t)
         found[size, text, root != memory] += 1
-    listed = sorted(found.items(), key=lambda one: (-one[0][0] * one[1], *one[0][1:]))
-    words = [_counted(n, *one) for one, n in listed[:MOST_NAMED]]
-    left = len(listed) - MOST_NAMED
+    kinds = sorted(found.items(), key=lambda one: (-one[0][0] * one[1], *one[0][1:]))
+    words = [_counted(n, *one) for one, n in kinds[:MOST_NAMED]]
+    left = len(kinds) - MOST_NAMED
     return ", and ".join([*words, *([f"{left} others"] if left > 0 else [])])
 
 

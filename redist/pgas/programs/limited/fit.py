@@ -21,9 +21,7 @@ from redist.pgas.programs.limited.cutting.choose_cuts import CutChooser, Cuts
 from redist.pgas.programs.limited.cutting.cut_tasks import CutProgram, cut_tasks
 from redist.pgas.programs.limited.listing import (
     EFFECTS,
-    GraphTask,
-    list_tasks,
-    memory_sizes,
+    ListedTasks,
     staging_of,
 )
 from redist.pgas.programs.limited.places import FarPlaces
@@ -114,7 +112,6 @@ class CutFitter:
         whole, out = self.whole, []
         in_memory = frozenset(whole.in_memory)
         chooser = CutChooser(whole.listed, self.captured, leaving, in_memory)
-        times = {id(one.task): ps for one, ps in zip(whole.listed.tasks, whole.times, strict=True)}
         before: Cuts | None = None
         for halved in range(1, MOST_BLOCKS.bit_length()):
             block_bytes = chooser.largest_bytes >> halved
@@ -124,25 +121,14 @@ class CutFitter:
             if not cuts.dims or chooser.n_tasks(cuts) > MOST_TASKS or cuts == before:
                 continue
             before = cuts
-            out.append(_fitter_of(whole.tasks, chooser, cuts, times))
+            cut = cut_tasks(chooser, cuts)
+            out.append(MemoryFitter(cut.listed, cut.captured, cut))
         return out
 
 
 def _has_blocks(far: FarPlaces) -> bool:
     """Whether memories may lie in blocks: parts of tiles in memory, which leave it for a file."""
     return bool(far.leave_to) and not far.on_device
-
-
-def _fitter_of(
-    tasks: Sequence[Task], chooser: CutChooser, cuts: Cuts, times: Mapping[int, int]
-) -> MemoryFitter:
-    """The program with memories in blocks; parts of a task share its time."""
-    cut = cut_tasks(tasks, chooser, cuts)
-    shared = {
-        id(task): times.get(cut.whole.get(id(task), id(task)), 0) // cut.shares.get(id(task), 1)
-        for task in cut.tasks
-    }
-    return MemoryFitter(cut.tasks, cut.captured, shared, cut)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,62 +150,44 @@ class FittedProgram:
 
 
 class MemoryFitter:
-    """The tasks of a program with all that a graph needs to know of them.
-
-    ``times`` has what each task takes, by its identity; of a program in blocks, ``cut`` says which.
-    """
+    """The tasks of a program with all that a graph needs to know of them; ``cut`` if they are on blocks."""
 
     def __init__(
-        self,
-        tasks: Sequence[Task],
-        captured: Capture,
-        times: Mapping[int, int],
-        cut: CutProgram | None = None,
+        self, listed: ListedTasks, captured: Capture, cut: CutProgram | None = None
     ) -> None:
-        self.tasks, self.captured, self.cut = tasks, captured, cut
-        inputs = [number for number in captured.inputs if number is not None]
-        self.argument_blocks = {
-            memory: cut.blocks[memory] for memory in inputs if cut and memory in cut.blocks
-        }
+        self.listed, self.captured, self.cut, self.sizes = listed, captured, cut, listed.sizes
+        self.argument_blocks = {} if cut is None else cut.argument_blocks
         """By memory: the blocks of an argument that is cut."""
-        self.listed = list_tasks(tasks, captured, self.given_blocks)
-        self.times = [times[id(one.task)] for one in self.listed.tasks]
-        self.sizes = memory_sizes(self.listed, captured)
-        self.in_memory = needed_in_memory(captured, self.listed.bases)
+        self.in_memory = needed_in_memory(captured, listed.bases)
+        inputs = [number for number in captured.inputs if number is not None]
         whole = [number for number in inputs if number not in self.argument_blocks]
-        made = [number for one in self.listed.tasks for number in one.makes]
-        begin = (*whole, *self.given_blocks, EFFECTS)
+        blocks = [one for several in self.argument_blocks.values() for one in several]
+        made = [number for task in listed.tasks for number in listed.makes_of(task)]
+        begin = (*whole, *blocks, EFFECTS)
         self.tile_of = {memory: n for n, memory in enumerate((*begin, *made))}
         self.made_bytes: dict[int, int] = {}
-        for one in self.listed.tasks:
-            for number in one.makes:
-                n_bytes = self.made_bytes.get(one.task.node, 0) + self.sizes.get(number, 0)
-                self.made_bytes[one.task.node] = n_bytes
-
-    @property
-    def given_blocks(self) -> tuple[int, ...]:
-        """The blocks of all arguments that are cut."""
-        return tuple(one for blocks in self.argument_blocks.values() for one in blocks)
+        for task in listed.tasks:
+            n_bytes = sum(self.sizes.get(number, 0) for number in listed.makes_of(task))
+            self.made_bytes[task.node] = self.made_bytes.get(task.node, 0) + n_bytes
 
     def staging(self, peaks: Mapping[MoveEnds, int]) -> list[int]:
         """**Local.** What every task takes on the way."""
-        return [staging_of(one, self.captured, self.made_bytes, peaks) for one in self.listed.tasks]
+        known = self.captured, self.made_bytes, peaks
+        return [staging_of(task, *known) for task in self.listed.tasks]
 
     def tasks_for(self, peaks: Mapping[MoveEnds, int]) -> tuple[MemoryTask, ...]:
         """**Local.** The tasks, wherever arguments lie."""
         return tuple(
             MemoryTask(
-                self.name_of(one),
-                self._tiles(one.reads),
-                self._tiles(one.makes),
-                self._tiles(one.updates),
+                self.name_of(task),
+                self._tiles(task.reads),
+                self._tiles(self.listed.makes_of(task)),
+                self._tiles(task.writes),
                 staging,
-                "moves" if one.task.kind in COLLECTIVE else "compute",
-                time_ps,
+                "moves" if task.kind in COLLECTIVE else "compute",
+                task.time_ps,
             )
-            for one, staging, time_ps in zip(
-                self.listed.tasks, self.staging(peaks), self.times, strict=True
-            )
+            for task, staging in zip(self.listed.tasks, self.staging(peaks), strict=True)
         )
 
     def tiles_for(
@@ -254,14 +222,14 @@ class MemoryFitter:
     def _tiles(self, memories: Sequence[int]) -> tuple[int, ...]:
         return tuple(self.tile_of[one] for one in memories)
 
-    def name_of(self, one: GraphTask) -> str:
+    def name_of(self, task: Task) -> str:
         """A task in words; those that meet others have the same on all ranks."""
-        match one.task.function:
+        match task.function:
             case TileMover(moves=(move,)):
                 return f"move {move.source} to {move.target}"
             case Exchanger(exchange=exchange):
                 return f"{exchange.what} {exchange.source} to {exchange.target}"
-        node = self.captured.nodes[one.task.node]
+        node = self.captured.nodes[task.node]
         return f"{node.name} ({node.line})"
 
     def fit(

@@ -11,9 +11,9 @@ from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.offload.compile import modelled_ps
 from redist.pgas.ghosts.tape import Task
-from redist.pgas.ghosts.traffic import Exchanger, TileMover
+from redist.pgas.ghosts.traffic import Exchanger
 from redist.pgas.memory import GRAIN
-from redist.pgas.programs.capture import Capture, most_of, strides_of
+from redist.pgas.programs.capture import most_of, strides_of
 from redist.pgas.programs.compiled import Compiled, LaidOut
 from redist.pgas.programs.handing_over import hand_over
 from redist.pgas.programs.limited.agreed_fit import AgreedFit, peaks_of, single_moves
@@ -25,8 +25,6 @@ from redist.pgas.programs.limited.listing import (
     ListedTasks,
     RunValues,
     list_tasks,
-    memory_sizes,
-    task_times,
     work_of,
 )
 from redist.pgas.programs.limited.places import FarPlaces, RunLimit
@@ -75,21 +73,28 @@ def _open_together(comm: Comm, name: str, spill: str | None) -> SpillStore | Non
     return store
 
 
-def _task_times(listed: ListedTasks, laid: LaidOut, captured: Capture) -> list[int]:
-    """**Collective.** The modelled time of every task."""
+def _with_times(listed: ListedTasks, laid: LaidOut) -> ListedTasks:
+    """**Collective.** The modelled time of every task: that of its move, its call, or of touching its tiles.
+
+    What a call computes, its last task does.
+    """
     costs = None if laid.decided is None else laid.decided.costs
     node_ps: dict[int, int] = {}
     if costs is not None and laid.decided is not None:
         node_ps = {one.node: costs.work_ps(one) for one in laid.decided.recorder.calls}
+    byte_fs = device_costs(laid.tidied.captured.on_device).byte_fs
+    last = {task.node: task for task in listed.tasks}
 
-    def move_ps(mover: TileMover | Exchanger) -> int:
-        if isinstance(mover, TileMover):
-            (move,) = mover.moves
+    def time_ps(task: Task) -> int:
+        for move in task.moves:
             return plan_move(move.source, move.target, laid.comm, None).time_ps
-        return 0 if costs is None else costs.exchange_ps(mover.exchange)
+        if isinstance(task.function, Exchanger):
+            return 0 if costs is None else costs.exchange_ps(task.function.exchange)
+        touched = (*task.reads, *task.writes, *listed.makes_of(task))
+        touch_ps = sum(listed.sizes.get(n, 0) for n in touched) * byte_fs // 1000
+        return max(touch_ps, node_ps.get(task.node, 0)) if last[task.node] is task else touch_ps
 
-    byte_fs = device_costs(captured.on_device).byte_fs
-    return task_times(listed, memory_sizes(listed, captured), node_ps, move_ps, byte_fs)
+    return replace(listed, tasks=tuple(replace(t, time_ps=time_ps(t)) for t in listed.tasks))
 
 
 class LimitedProgram(Compiled):
@@ -117,10 +122,8 @@ class LimitedProgram(Compiled):
             tasks = block_joins(tasks, kept, roots, captured.shapes)
         self.tasks: list[Task] = tasks
         judge(captured.tasks, self.tasks, captured.inputs, kept, roots)
-        listed = list_tasks(self.tasks, captured)
-        times = _task_times(listed, laid, captured)
-        by_task = {id(one.task): ps for one, ps in zip(listed.tasks, times, strict=True)}
-        self.fitter = CutFitter(MemoryFitter(self.tasks, captured, by_task))
+        listed = _with_times(list_tasks(self.tasks, captured), laid)
+        self.fitter = CutFitter(MemoryFitter(listed, captured))
         peaks = peaks_of(self.tasks, comm)
         self.fitter.whole.staging(peaks.best)  # all is known that tasks take
         far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
@@ -223,14 +226,11 @@ class LimitedProgram(Compiled):
     ) -> None:
         """**Collective.** Prepare moves, put arguments away, and make what runs the graph."""
         fitter = fitted.fitter
-        tasks = with_transfers(fitter.tasks, limits)
-        listed = list_tasks(tasks, fitter.captured, fitter.given_blocks)
-        staging = fitter.staging(peaks)
+        listed, tile_of = fitter.listed, fitter.tile_of
+        tasks = with_transfers(listed.tasks, limits)
         work = [
-            work_of(
-                one, listed, fitter.tile_of, fitter.sizes, n_bytes, self._values, self._on_device
-            )
-            for one, n_bytes in zip(listed.tasks, staging, strict=True)
+            work_of(task, listed, tile_of, n_bytes, self._values, self._on_device)
+            for task, n_bytes in zip(tasks, fitter.staging(peaks), strict=True)
         ]
 
         def make() -> GraphRunner:

@@ -7,8 +7,8 @@ it anew. What has no memory of its own (numbers, handles, nothing on a rank outs
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from redist.pgas.programs.passes.blocks import BlockedJoin
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.prepare import MoveEnds
 from redist.pgas.spill.spill_store import TileLayout
-from redist.plan.rates import CPU
 from redist.runtime.cuda.arrays import overlap
 from redist.runtime.cuda.pinned_store import SeparateMemory, launched
 from redist.runtime.lanes.vertex_table import TaskWork
@@ -66,30 +65,29 @@ class RunValues:
 
 
 def work_of(
-    one: GraphTask,
+    task: Task,
     listed: ListedTasks,
     tile_of: Mapping[int, int],
-    sizes: Mapping[int, int],
     staging_bytes: int,
     values: RunValues,
     on_device: bool = False,
 ) -> TaskWork:
     """**Local.** What a task does with the tiles that it reads and updates; it gives those that it makes.
 
-    ``sizes`` has what memories count with. What NumPy allocates is counted too, so that it and dead
-    segments never take more together than the plan says.
+    What NumPy allocates is counted too, so that it and dead segments never take more together than the plan
+    says.
     """
-    memory = memory_for(on_device)
+    memory, sizes, makes = memory_for(on_device), listed.sizes, listed.makes_of(task)
     private_bytes = staging_bytes
-    if one.task.kind is not TaskKind.NEW and not isinstance(one.task.function, IN_SEGMENTS):
-        private_bytes += sum(sizes.get(number, 0) for number in one.makes)
-    given = [*one.reads, *one.updates]
+    if task.kind is not TaskKind.NEW and not isinstance(task.function, IN_SEGMENTS):
+        private_bytes += sum(sizes.get(number, 0) for number in makes)
+    given = [*task.reads, *task.writes]
     plain = listed.plain
     names = [number if number != EFFECTS else None for number in given]
-    replay = write_replay([*one.views, one.task, *one.parts], names, one.makes)
-    is_exchange = isinstance(one.task.function, Exchanger)
+    replay = write_replay([*task.views, task, *task.parts], names, makes)
+    is_exchange = isinstance(task.function, Exchanger)
     run = _granted(replay, staging_bytes, memory) if is_exchange else replay
-    made = [(number, None if number in plain else tile_of[number]) for number in one.makes]
+    made = [(number, None if number in plain else tile_of[number]) for number in makes]
     plain_at = [(at, number) for at, number in enumerate(given) if number in plain]
 
     def work(*arrays: Any) -> tuple[Any, ...]:
@@ -154,7 +152,9 @@ TIMES_TILES = 3
 """This many times the tiles of both ends are granted to them: a copy in order, and what is passed on."""
 
 
-def memory_sizes(listed: ListedTasks, captured: Capture) -> dict[int, int]:
+def _memory_sizes(
+    tasks: Sequence[Task], bases: Mapping[int, int], captured: Capture
+) -> dict[int, int]:
     """**Local.** By memory and value: what it counts with; as everywhere, the tile of the fullest rank."""
     worst: dict[int, int] = {}
 
@@ -162,32 +162,30 @@ def memory_sizes(listed: ListedTasks, captured: Capture) -> dict[int, int]:
         if number is not None:
             worst[number] = max(n_bytes, worst.get(number, 0))
 
-    for one in listed.tasks:
-        task = one.task
+    for task in tasks:
         for move in task.moves:
             at_least(task.out, move.target.tile_bytes)
         if task.kind is TaskKind.NEW:
             at_least(task.out, task.args[2])
     for end in (*captured.ends, *ends_in(captured.result)):
-        if end.tile is not None and listed.bases[end.tile] == end.tile:
+        if end.tile is not None and bases[end.tile] == end.tile:
             at_least(end.tile, end.type.tile_bytes)
     return {
         base: counted_bytes(
             max(captured.n_bytes.get(base, 0), worst.get(base, 0)), captured.on_device
         )
-        for base in {*listed.bases.values()}
+        for base in {*bases.values()}
     }
 
 
 def staging_of(
-    one: GraphTask, captured: Capture, made_bytes: Mapping[int, int], peaks: Mapping[MoveEnds, int]
+    task: Task, captured: Capture, made_bytes: Mapping[int, int], peaks: Mapping[MoveEnds, int]
 ) -> int:
     """**Local.** What a task takes beside its operands and results, the same on all ranks if they meet.
 
     ``made_bytes`` has by node what its tasks make, ``peaks`` what the plans of moves take at their most. What
     an operation says that it needs has its results in it.
     """
-    task = one.task
     match task.function:
         case TileMover(moves=(move,)):
             ends = move.source.tile_bytes + move.target.tile_bytes
@@ -216,65 +214,35 @@ def granted_bytes(exchanger: Exchanger, room_bytes: int) -> int:
     raise CaptureError(f"nothing is known of the memory that {what} takes on the way")
 
 
-def task_times(
-    listed: ListedTasks,
-    sizes: Mapping[int, int],
-    node_ps: Mapping[int, int],
-    move_ps: Callable[[TileMover | Exchanger], int],
-    byte_fs: int = CPU.byte_fs,
-) -> list[int]:
-    """**Local.** The modelled time of every task: that of its move, its call, or of touching its tiles.
-
-    ``node_ps`` has what calls compute, which the last task of a call does.
-    """
-    last = {one.task.node: number for number, one in enumerate(listed.tasks)}
-    out = []
-    for number, one in enumerate(listed.tasks):
-        function = one.task.function
-        if isinstance(function, (TileMover, Exchanger)):
-            out.append(move_ps(function))
-            continue
-        touched = sum(sizes.get(n, 0) for n in (*one.reads, *one.updates, *one.makes))
-        time_ps = touched * byte_fs // 1000
-        if last[one.task.node] == number:
-            time_ps = max(time_ps, node_ps.get(one.task.node, 0))
-        out.append(time_ps)
-    return out
-
-
 EFFECTS = -1
 """The memory that stands for the order of effects."""
 
 
-@dataclass(slots=True, eq=False)
-class GraphTask:
-    """A task of the graph: a captured one, with those that take its results apart, and views that it takes.
-
-    ``reads``, ``updates`` and ``makes`` are memories by the value that each was first, and values without.
-    """
-
-    task: Task
-    parts: list[Task] = field(default_factory=list)
-    views: list[Task] = field(default_factory=list)
-    reads: list[int] = field(default_factory=list)
-    updates: list[int] = field(default_factory=list)
-    makes: list[int] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedTasks:
-    """Tasks of a graph in order; of values that look at memory which one, and by which views."""
+    """Tasks of a graph in order; of values that look at memory which one, and by which views.
 
-    tasks: tuple[GraphTask, ...]
+    Tasks read, write and make memories, by the value that each was first, and values without.
+    """
+
+    tasks: tuple[Task, ...]
     bases: Mapping[int, int]
     ways: Mapping[int, tuple[Task, ...]]
     plain: frozenset[int]
     """Values without memory."""
+    apart: frozenset[int | None]
+    """Those that are taken apart, and not needed otherwise."""
+    sizes: Mapping[int, int]
+    """By memory: what it counts with."""
 
-    def views_of(self, values: Sequence[int]) -> list[Task]:
+    def makes_of(self, task: Task) -> tuple[int, ...]:
+        """What a task makes: its result, or what that is taken apart to."""
+        outs = (one.out for one in (task, *task.parts))
+        return tuple(out for out in outs if out is not None and out not in self.apart)
+
+    def views_of(self, values: Sequence[int]) -> tuple[Task, ...]:
         """The tasks that take views, each once, in order."""
-        found = {id(task): task for value in values for task in self.ways.get(value, ())}
-        return list(found.values())
+        return tuple(dict.fromkeys(task for value in values for task in self.ways.get(value, ())))
 
 
 def list_tasks(tasks: Sequence[Task], captured: Capture, blocks: Sequence[int] = ()) -> ListedTasks:
@@ -282,8 +250,8 @@ def list_tasks(tasks: Sequence[Task], captured: Capture, blocks: Sequence[int] =
     bases = {number: number for number in (*captured.inputs, *blocks) if number is not None}
     ways: dict[int, tuple[Task, ...]] = {}
     plain: set[int] = set()
-    makers: dict[int, GraphTask] = {}
-    listed: list[GraphTask] = []
+    parts: dict[int | None, list[Task]] = {}
+    listed: list[Task] = []
     for task in tasks:
         out = task.out
         if is_view(task, captured.roots):
@@ -292,20 +260,23 @@ def list_tasks(tasks: Sequence[Task], captured: Capture, blocks: Sequence[int] =
             bases[out] = bases[operand]
             ways[out] = (*ways.get(operand, ()), task)
             continue
-        whole = _whole_of(task, plain)
+        if out is not None and out in captured.roots:
+            bases[out] = out
+        elif out is not None:
+            plain.add(out)
+        whole = _whole_of(task, parts)
         if whole is not None:
-            makers[whole].parts.append(task)
-        else:
-            listed.append(GraphTask(task))
-        if out is not None:
-            makers[out] = listed[-1]
-            if out in captured.roots:
-                bases[out] = out
-            else:
-                plain.add(out)
-    found = ListedTasks(tuple(listed), bases, ways, frozenset(plain))
-    _name_memory(found)
-    return found
+            parts[whole].append(task)
+            continue
+        listed.append(task)
+        if out in plain:
+            parts[out] = []
+    used = {number for task in listed for number in refs_in((task.args, task.options))}
+    apart = frozenset(number for number, some in parts.items() if some and number not in used)
+    sizes = _memory_sizes(listed, bases, captured)
+    found = ListedTasks((), bases, ways, frozenset(plain), apart, sizes)
+    named = [_with_memory(task, found, parts.get(task.out, ())) for task in listed]
+    return replace(found, tasks=tuple(named))
 
 
 def is_view(task: Task, roots: Mapping[int, int]) -> bool:
@@ -325,27 +296,22 @@ def is_view(task: Task, roots: Mapping[int, int]) -> bool:
     return any(one is Ellipsis for one in (key if isinstance(key, tuple) else (key,)))
 
 
-def _whole_of(task: Task, plain: set[int]) -> int | None:
+def _whole_of(task: Task, known: Collection[int | None]) -> int | None:
     """The value of which a task takes one of several results; None if it is anything else."""
     if task.kind is not TaskKind.PURE or task.function is not operator.getitem:
         return None
     whole = task.args[0]
-    return whole.number if isinstance(whole, Ref) and whole.number in plain else None
+    return whole.number if isinstance(whole, Ref) and whole.number in known else None
 
 
-def _name_memory(found: ListedTasks) -> None:
-    """Say of every task which memories and values it reads, updates and makes."""
-    used = {number for one in found.tasks for number in refs_in((one.task.args, one.task.options))}
-    for one in found.tasks:
-        task = one.task
-        refs = list(dict.fromkeys(refs_in((task.args, task.options))))
-        one.views = found.views_of(refs)
-        memory = dict.fromkeys(found.bases.get(number, number) for number in refs)
-        one.updates = [found.bases.get(root, root) for root in task.writes]
-        if task.kind is TaskKind.EFFECT:
-            one.updates.append(EFFECTS)
-        one.reads = [number for number in memory if number not in one.updates]
-        outs = [part.out for part in one.parts if part.out is not None]
-        if task.out is not None and not (one.parts and task.out not in used):
-            outs.insert(0, task.out)
-        one.makes = outs
+def _with_memory(task: Task, found: ListedTasks, parts: Sequence[Task]) -> Task:
+    """A task with the memories and values that it reads and writes, its views and its parts."""
+    refs = tuple(dict.fromkeys(refs_in((task.args, task.options))))
+    writes = dict.fromkeys(found.bases.get(root, root) for root in task.writes)
+    if task.kind is TaskKind.EFFECT:
+        writes[EFFECTS] = None
+    memory = dict.fromkeys(found.bases.get(number, number) for number in refs)
+    reads = tuple(number for number in memory if number not in writes)
+    return replace(
+        task, reads=reads, writes=tuple(writes), views=found.views_of(refs), parts=tuple(parts)
+    )

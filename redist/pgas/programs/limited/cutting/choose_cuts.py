@@ -78,24 +78,22 @@ class CutChooser:
     """Arguments that may lie in blocks, by memory: the dim along which a block is in one piece."""
     whole: frozenset[int]
     """Memories that must be there as a whole at the end."""
-    tasks: dict[int, CuttableTask] = field(default_factory=dict)
-    """By the identity of tasks: those that can be cut."""
+    tasks: dict[Task, CuttableTask] = field(default_factory=dict)
+    """Those that can be cut."""
     _stuck: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         shapes, made = self.captured.shapes, set(self.arguments)
-        for one in self.listed.tasks:
-            task = one.task
+        for task in self.listed.tasks:
             if task.kind is TaskKind.NEW and task.out is not None:
                 made.add(task.out)
                 continue
-            rule = None if one.parts else rule_of(task, shapes)
+            rule = None if task.parts else rule_of(task, shapes)
             found = None if rule is None else self._with_operands(task, rule)
-            touched = {*one.reads, *one.updates}
             if found is None:
-                self._stuck |= touched
+                self._stuck |= {*task.reads, *task.writes}
                 continue
-            self.tasks[id(task)] = found
+            self.tasks[task] = found
             named = {operand.value for operand in found.operands}
             self._stuck |= {
                 self.listed.bases.get(n, n)
@@ -172,10 +170,7 @@ class CutChooser:
             for memory, dim in self.arguments.items()
             if is_large(memory) and (memory, dim) not in forbidden and shapes[memory][dim] > 1
         }
-        for one in self.listed.tasks:
-            cuttable = self.tasks.get(id(one.task))
-            if cuttable is None:
-                continue
+        for cuttable in self.tasks.values():
             for operand in cuttable.operands:
                 memory = operand.memory
                 if memory in found or memory in self.arguments or not is_large(memory):

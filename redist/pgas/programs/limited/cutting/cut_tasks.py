@@ -19,40 +19,35 @@ from redist.pgas.programs.limited.cutting.choose_cuts import (
     Ranges,
 )
 from redist.pgas.programs.limited.cutting.cut_rules import Label, LabelRanges, view_of_block
-from redist.pgas.programs.limited.listing import is_view
+from redist.pgas.programs.limited.listing import ListedTasks, is_view, list_tasks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutProgram:
     """Tasks on blocks, with what a capture knows of their values; the blocks of every memory that is cut."""
 
-    tasks: tuple[Task, ...]
+    listed: ListedTasks
     captured: Capture
     cuts: Cuts
-    blocks: Mapping[int, tuple[int, ...]]
-    shares: Mapping[int, int]
-    """By the identity of a task: into how many its own was cut."""
-    whole: Mapping[int, int]
-    """By the identity of a task: that of the task that it is a part of."""
+    blocks: Mapping[int, Sequence[int]]
+    argument_blocks: Mapping[int, Sequence[int]]
+    """Those of arguments."""
 
 
-def cut_tasks(tasks: Sequence[Task], chooser: CutChooser, cuts: Cuts) -> CutProgram:
-    """**Local.** The tasks of a program with some memories in blocks."""
-    writer = _Writer(chooser, cuts)
-    for task in tasks:
+def cut_tasks(chooser: CutChooser, cuts: Cuts) -> CutProgram:
+    """**Local.** The tasks of a program with some memories in blocks; those of one task share its time."""
+    writer, before = _Writer(chooser, cuts), chooser.listed
+    for task in before.tasks:
         writer.write(task)
+    writer.look(before.views_of([*before.ways]))
     captured = replace(
         chooser.captured, roots=writer.roots, shapes=writer.shapes, n_bytes=writer.n_bytes
     )
-    made = writer.out
-    return CutProgram(
-        tuple(made),
-        captured,
-        cuts,
-        {memory: tuple(blocks) for memory, blocks in writer.blocks.items()},
-        writer.shares,
-        writer.whole,
-    )
+    inputs, blocks = chooser.captured.inputs, writer.blocks
+    given = {memory: blocks[memory] for memory in inputs if memory in blocks}
+    there = [one for several in given.values() for one in several]
+    listed = list_tasks(writer.out, captured, there)
+    return CutProgram(listed, captured, cuts, blocks, given)
 
 
 class _Writer:
@@ -64,17 +59,16 @@ class _Writer:
         self.roots, self.shapes = dict(captured.roots), dict(captured.shapes)
         self.n_bytes = dict(captured.n_bytes)
         self.out: list[Task] = []
-        self.shares: dict[int, int] = {}
-        self.whole: dict[int, int] = {}
         self.blocks: dict[int, list[int]] = {}
         known = [*captured.roots, *(task.out or 0 for task in captured.tasks)]
-        known += [task.out or 0 for one in chooser.listed.tasks for task in (one.task, *one.parts)]
+        known += [task.out or 0 for one in chooser.listed.tasks for task in (one, *one.parts)]
         self._next = count(1 + max(known, default=0))
         self._new: dict[int, Task] = {}
         """By memory: the task that would make all of it, without values."""
         self._there: set[int] = set()
         """Blocks that have been made."""
         self._views: dict[Any, int] = {}
+        self._looked: set[Task] = set()
         for memory, ranges in cuts.ranges.items():
             self.blocks[memory] = [self._block(memory, low, high) for low, high in ranges]
             if memory in chooser.arguments:
@@ -88,28 +82,34 @@ class _Writer:
         self.n_bytes[number] = self.captured.n_bytes[memory] // shape[dim] * (high - low)
         return number
 
+    def look(self, views: Sequence[Task]) -> None:
+        """Write views of memories that are whole, each once."""
+        bases, dims = self.chooser.listed.bases, self.cuts.dims
+        for view in views:
+            if view not in self._looked and bases[view.args[0].number] not in dims:
+                self.out.append(view)
+                self._looked.add(view)
+
     def write(self, task: Task) -> None:
         """Write a task, or those on blocks in its place."""
-        bases, dims = self.chooser.listed.bases, self.cuts.dims
-        if is_view(task, self.captured.roots):
-            if bases[task.args[0].number] not in dims:
-                self.out.append(task)
-            return
-        if task.kind is TaskKind.NEW and task.out is not None and task.out in dims:
+        self.look(task.views)
+        if task.kind is TaskKind.NEW and task.out is not None and task.out in self.cuts.dims:
             self._new[task.out] = task
             return
-        one = self.chooser.tasks.get(id(task))
+        one = self.chooser.tasks.get(task)
         labels = {} if one is None else self.cuts.labels_of(one)
         if one is None or not labels:
-            self.out.append(task)
+            self.out += [task, *task.parts]
             return
         before = len(self.out)
         seen: set[Any] = set()
         for index in _snake([len(ranges) for ranges in labels.values()]):
             self._write_block(one, dict(zip(labels, index, strict=True)), labels, seen)
-        made = [part for part in self.out[before:] if not is_view(part, self.roots)]
-        self.shares |= {id(part): len(made) for part in made}
-        self.whole |= {id(part): id(task) for part in made}
+        made = [
+            at for at, part in enumerate(self.out) if at >= before and not is_view(part, self.roots)
+        ]
+        for at in made:
+            self.out[at] = replace(self.out[at], time_ps=task.time_ps // len(made))
 
     def _write_block(
         self,
