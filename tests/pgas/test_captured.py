@@ -367,7 +367,7 @@ def test_a_program_is_explained_for_a_machine_that_is_not_here() -> None:
 def test_one_array_that_is_moved_together_with_no_other_is_a_move() -> None:
     def twice(x: Any) -> Any:
         one = pgas.move_together({"x": x}, {"x": "{}, {x}"})["x"]
-        return one, pgas.move_together({"x": x}, {"x": "{}, {x}"})["x"]
+        return one + pgas.move_together({"x": x}, {"x": "{}, {x}"})["x"]
 
     graph = explain_elsewhere("twice", twice, [ROWS], MESH)
     assert [move.fate for move in graph.moves] == ["", "made once, for call 0"]
