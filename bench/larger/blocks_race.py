@@ -34,7 +34,7 @@ from redist import pgas
 from redist.measure.job import mpi_name
 from redist.measure.timing import meet
 from redist.pgas.memory import BUFFERS, TileMemory
-from redist.pgas.programs.limited.compile_within import limit_in_force
+from redist.pgas.programs.compile import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.limited.report import busy_s
 from redist.pgas.programs.signature import sign

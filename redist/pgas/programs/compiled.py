@@ -4,7 +4,7 @@ Every program goes the same way::
 
     capture       run the function once, on ghosts: tasks, nodes, values       capture, body
     layouts       plan them, do the calls again as planned                     planning
-    tidy          equal tasks once, none that nothing needs                    prepare.tidy_up
+    tidy          equal tasks once, none that nothing needs, joins in blocks   prepare.tidy_up
     last pass     replay: order, batches, early moves, one function            prepare, replayed
                   or within a limit: a memory graph, fitted and certified      limited
 

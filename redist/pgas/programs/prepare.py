@@ -70,7 +70,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tidied:
-    """A capture without what it need not do: equal tasks made once, then without those nothing needs."""
+    """A capture without what it need not do: equal tasks once, none that nothing needs, joins in blocks."""
 
     captured: Capture
     shared: tuple[Task, ...]
@@ -98,6 +98,8 @@ def tidy_up(
     shared, firsts = _share(captured.tasks, kept, roots, comm)
     needed = union_of(comm, needed_moves(shared, kept, roots, live))
     tasks = drop_dead(shared, kept, roots, live, needed)
+    if not captured.on_device:
+        tasks = block_joins(tasks, kept, roots, captured.shapes)
     found = _kept_moves(tasks, captured, comm) if cache else {}
     copies = {task: at for task, at in found.items() if steady is None or at in steady}
     return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks), copies)
@@ -107,10 +109,7 @@ def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
     """**Collective.** Make a capture ready to run; all ranks decide alike."""
     captured, shared, firsts = tidied.captured, tidied.shared, tidied.firsts
     kept, roots = sorted(captured.kept), captured.roots
-    tasks: Sequence[Task] = tidied.tasks
-    if not captured.on_device:
-        tasks = block_joins(tasks, kept, roots, captured.shapes)
-    copies = tidied.copies
+    tasks, copies = tidied.tasks, tidied.copies
     values = tuple(task.out for task in copies if task.out is not None)
     outputs = tuple(dict.fromkeys((*kept, *values)))
     ordered = _put_in_order(tasks, outputs, captured, comm, options)
@@ -118,8 +117,7 @@ def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
     replay = write_replay(ordered, captured.inputs, outputs)
     short = None
     if copies:
-        left = [task for task in tasks if task not in copies]
-        fewer = _put_in_order(left, kept, captured, comm, options)
+        fewer = _put_in_order(tidied.repeated, kept, captured, comm, options)
         judge(captured.tasks, fewer, captured.inputs, kept, roots, [*copies])
         short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
     figures = _figures(captured, shared, tasks, ordered, len(copies))

@@ -16,9 +16,8 @@ from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.programs.body import ProgramBody
-from redist.pgas.programs.compile import ProgramCompiler
+from redist.pgas.programs.compile import ProgramCompiler, limit_in_force
 from redist.pgas.programs.compiled import Compiled
-from redist.pgas.programs.limited.compile_within import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.limited.report import RunTimeline, live_bytes, named_spans
 from redist.pgas.programs.passes.order import ALWAYS

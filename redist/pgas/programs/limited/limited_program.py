@@ -29,7 +29,6 @@ from redist.pgas.programs.limited.listing import (
 )
 from redist.pgas.programs.limited.places import FarPlaces, RunLimit
 from redist.pgas.programs.limited.report import memory_lines
-from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.planning.plan_program import make_program_plan
@@ -117,10 +116,7 @@ class LimitedProgram(Compiled):
         captured = replace(captured, rooms=dict(zip(nodes, rooms, strict=True)))
         self.captured, self.limit, self._on_device = captured, limit, captured.on_device
         kept, roots = sorted(captured.kept), captured.roots
-        tasks = single_moves(self.tidied.tasks, captured.next_value)
-        if not captured.on_device:
-            tasks = block_joins(tasks, kept, roots, captured.shapes)
-        self.tasks: list[Task] = tasks
+        self.tasks = single_moves(self.tidied.tasks, captured.next_value)
         judge(captured.tasks, self.tasks, captured.inputs, kept, roots)
         listed = _with_times(list_tasks(self.tasks, captured), laid)
         self.fitter = CutFitter(MemoryFitter(listed, captured))
