@@ -21,10 +21,9 @@ from redist.pgas.memory import BUFFERS
 from redist.pgas.programs.explain import explain_elsewhere, plan_elsewhere
 from redist.pgas.programs.passes.blocks import block_joins
 from redist.pgas.programs.passes.judge import judge
-from redist.pgas.programs.passes.order import ready_gaps, start_early
+from redist.pgas.programs.passes.order import join_moves, needed_before, ready_gaps, start_early
 from redist.pgas.programs.passes.replay import RecordedRun, record_runs, write_replay
 from redist.pgas.programs.passes.tidy import drop_dead, share_equal
-from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.text.call_site import Line
 
 

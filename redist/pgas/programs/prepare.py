@@ -12,10 +12,15 @@ from redist.pgas.ghosts.traffic import TileMover
 from redist.pgas.programs.capture import Capture, common_classes, most_of, same_or_unknown, union_of
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.passes.judge import judge
-from redist.pgas.programs.passes.order import begins_early, ready_gaps, start_early
+from redist.pgas.programs.passes.order import (
+    begins_early,
+    join_moves,
+    needed_before,
+    ready_gaps,
+    start_early,
+)
 from redist.pgas.programs.passes.replay import RecordedRun, Replay, record_runs, write_replay
 from redist.pgas.programs.passes.tidy import drop_dead, needed_moves, share_equal
-from redist.pgas.programs.passes.together import join_moves, needed_before
 from redist.pgas.watch.seam import SparedMove
 from redist.runtime.ranks.world import Comm
 from redist.runtime.redistribute import prepare as prepare_transfer

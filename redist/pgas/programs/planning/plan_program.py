@@ -18,7 +18,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE
 from redist.pgas.programs.capture import Capture, agree_on_nodes, ends_in, most_of, union_of
 from redist.pgas.programs.handing_over import how_ends_lie, memory_of_several
-from redist.pgas.programs.passes.together import join_moves, needed_before
+from redist.pgas.programs.passes.order import join_moves, needed_before
 from redist.pgas.programs.planning.plan_calls import ProgramCosts, ein_node, plan_calls
 from redist.pgas.programs.planning.recorder import (
     CallRecorder,
