@@ -15,9 +15,14 @@ from redist.pgas.ghosts.tape import Task, TaskKind
 from redist.pgas.ghosts.traffic import Exchanger
 from redist.pgas.memory import GRAIN, TileMemory, memory_for
 from redist.pgas.programs.capture import Capture, most_of
-from redist.pgas.programs.limited.arguments import ArgumentTile, argument_tiles, held_elsewhere
 from redist.pgas.programs.limited.fit import CutFitter, FittedProgram, MemoryFitter
-from redist.pgas.programs.limited.places import FarPlaces, RunLimit
+from redist.pgas.programs.limited.places import (
+    ArgumentTile,
+    FarPlaces,
+    RunLimit,
+    argument_tiles,
+    held_elsewhere,
+)
 from redist.pgas.programs.prepare import MoveEnds
 from redist.pgas.spill.memory_limit import count_small, why_held
 from redist.pgas.tiles.tiled import Tiled

@@ -11,12 +11,6 @@ from redist.offload.compile import compile_memory, least_memory
 from redist.pgas.ghosts.tape import COLLECTIVE, Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.programs.capture import Capture
-from redist.pgas.programs.limited.arguments import (
-    ArgumentTile,
-    as_memory_tile,
-    largest_first,
-    needed_in_memory,
-)
 from redist.pgas.programs.limited.cutting.choose_cuts import CutChooser, Cuts
 from redist.pgas.programs.limited.cutting.cut_tasks import CutProgram, cut_tasks
 from redist.pgas.programs.limited.listing import (
@@ -24,7 +18,13 @@ from redist.pgas.programs.limited.listing import (
     ListedTasks,
     staging_of,
 )
-from redist.pgas.programs.limited.places import FarPlaces
+from redist.pgas.programs.limited.places import (
+    ArgumentTile,
+    FarPlaces,
+    as_memory_tile,
+    largest_first,
+    needed_in_memory,
+)
 from redist.pgas.programs.prepare import MoveEnds
 from redist.program.memory_graph import MemoryCertificate, MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList

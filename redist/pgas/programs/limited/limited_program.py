@@ -17,7 +17,6 @@ from redist.pgas.programs.capture import most_of, strides_of
 from redist.pgas.programs.compiled import Compiled, LaidOut
 from redist.pgas.programs.handing_over import hand_over
 from redist.pgas.programs.limited.agreed_fit import AgreedFit, peaks_of, single_moves
-from redist.pgas.programs.limited.arguments import state_of
 from redist.pgas.programs.limited.fit import CutFitter, FittedProgram, MemoryFitter
 from redist.pgas.programs.limited.listing import (
     EFFECTS,
@@ -27,7 +26,7 @@ from redist.pgas.programs.limited.listing import (
     list_tasks,
     work_of,
 )
-from redist.pgas.programs.limited.places import FarPlaces, RunLimit
+from redist.pgas.programs.limited.places import FarPlaces, RunLimit, state_of
 from redist.pgas.programs.limited.report import memory_lines
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay
