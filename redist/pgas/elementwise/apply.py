@@ -62,7 +62,7 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         if x.memory is not memory:
             check_alike(function.__name__, *arrays)
     if memory.is_ghost and (arranger := current_arranger()) is not None:
-        return arranger.call(_arranged(function, operands, arrays))
+        return arranger.call(_arranged(function, operands, arrays), arrays)
     if len(arrays) > 1 and any(x.type is not t and x.type != t for x in arrays[1:]):
         _check_together(function, arrays)
         *ends, t = meet(tuple(x.type for x in arrays))
@@ -109,7 +109,7 @@ def _arranged(
 
     form = EinForm(notation, sizes, join)
     numbers = numbers_in(operands)
-    return ArrangedCall(function.__name__, tuple(arrays), run, form, choose, numbers=numbers)
+    return ArrangedCall(function.__name__, run, form, choose, numbers=numbers)
 
 
 def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayType) -> Any:

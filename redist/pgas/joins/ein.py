@@ -274,7 +274,7 @@ class BlockedEin:
         """**Collective** if operands must move. Bring operands together; let the kernel work on the tiles."""
         first, what = arrays[0], self.what
         if first.memory.is_ghost and (arranger := current_arranger()) is not None:
-            made: T = arranger.call(self._arranged(arrays))
+            made: T = arranger.call(self._arranged(arrays), arrays)
             return made
         product = self._product(tuple(x.type for x in arrays), first.memory.on_device)
         kernel = EinKernel(self.join, self.labels, self.output, self.agg)
@@ -321,4 +321,4 @@ class BlockedEin:
             return self(given) if made is None else self._run_in(given, made)
 
         form = EinForm(node.notation, node.sizes, node.join, node.agg)
-        return ArrangedCall("ein", tuple(arrays), run, form, choose)
+        return ArrangedCall("ein", run, form, choose)

@@ -43,7 +43,7 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     if b.memory is not memory:
         check_alike(name, a, b)
     if memory.is_ghost and (arranger := current_arranger()) is not None:
-        made: T = arranger.call(_arranged(a, b, la, lb, lo, name))
+        made: T = arranger.call(_arranged(a, b, la, lb, lo, name), [a, b])
         return made
     product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name, memory.on_device)
     fitting = place_within(a, product, found)
@@ -70,7 +70,7 @@ def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> Arra
         types = x.type, y.type
         return _contract_in(x, y, replace(product, types=types), PlacedOperation(types, made), None)
 
-    return ArrangedCall(name, (a, b), run, form, choose)
+    return ArrangedCall(name, run, form, choose)
 
 
 def _contract_in(

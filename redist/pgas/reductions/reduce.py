@@ -42,7 +42,7 @@ def reduced_type(
 def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     """**Collective** if something else is pending. Reduce by sum, prod, max or min."""
     if x.memory.is_ghost and (arranger := current_arranger()) is not None:
-        made: T = arranger.call(_arranged(x, op, axis, keepdims, dtype))
+        made: T = arranger.call(_arranged(x, op, axis, keepdims, dtype), [x])
         return made
     if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
         x = resolve_pending(x)  # partial values in another dtype would not wrap where the sum does
@@ -77,7 +77,7 @@ def _arranged(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Arranged
         return reduce(given[0], op, axis, keepdims, dtype)
 
     form = EinForm(notation, sizes, "cast" if casts else "copy", op)
-    return ArrangedCall(op, (x,), run, form, choose)
+    return ArrangedCall(op, run, form, choose)
 
 
 def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:

@@ -43,16 +43,15 @@ class ChosenTypes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrangedCall:
-    """A call of a function of global arrays, while a program is captured.
+    """A call of a function of global arrays, while a program is captured. It keeps none of them.
 
     ``run(arrays, made)`` does it, as often as one likes; with ``made``, its operands lie in types of a plan
-    and so will its result. Neither it nor ``choose`` keeps an array.
+    and so will its result.
     ``choose`` gives the types that the function would choose, if it has a rule. A ``fixed`` call depends on
     the types that it is given, or changes an array: it is left alone.
     """
 
     name: str
-    arrays: tuple[Tiled, ...]
     run: Callable[[Sequence[Tiled], ArrayType | None], Any]
     form: EinForm | None = None
     choose: Callable[[Types], ChosenTypes] | None = None
@@ -67,8 +66,8 @@ class ArrangedCall:
 class Arranger(Protocol):
     """Decides in which types calls are done."""
 
-    def call(self, call: ArrangedCall) -> Any:
-        """What the call gives."""
+    def call(self, call: ArrangedCall, arrays: Sequence[Tiled]) -> Any:
+        """What the call gives for these arrays."""
 
     def finish(self, result: Any, arrays: Sequence[Tiled]) -> None:
         """The program, which was given or reaches these arrays, has ended with this result."""
@@ -136,7 +135,7 @@ def asked(function: F) -> F:
         arranger = _ARRANGER.get()
         if arranger is None:
             return function(*args, **options)
-        return arranger.call(call_of(function, args, options))
+        return arranger.call(*call_of(function, args, options))
 
     return called  # type: ignore[return-value]
 
@@ -149,7 +148,7 @@ def left_alone(function: F) -> F:
         arranger = _ARRANGER.get()
         if arranger is None:
             return function(*args, **options)
-        return arranger.call(call_of(function, args, options, fixed=True))
+        return arranger.call(*call_of(function, args, options, fixed=True))
 
     return called  # type: ignore[return-value]
 
@@ -159,8 +158,8 @@ def call_of(
     args: Sequence[Any],
     options: Mapping[str, Any],
     fixed: bool = False,
-) -> ArrangedCall:
-    """A call of a function without a rule."""
+) -> tuple[ArrangedCall, list[Tiled]]:
+    """A call of a function without a rule, and the arrays that it is given."""
     arrays: list[Tiled] = []
     slots = with_places((tuple(args), dict(options)), arrays)
 
@@ -171,9 +170,7 @@ def call_of(
     shapes = tuple((x.shape, str(x.dtype), x.memory.on_device) for x in arrays)
     key = function, _frozen(slots), shapes
     numbers = numbers_in(slots)
-    return ArrangedCall(
-        function.__name__, tuple(arrays), run, key=key, fixed=fixed, numbers=numbers
-    )
+    return ArrangedCall(function.__name__, run, key=key, fixed=fixed, numbers=numbers), arrays
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def move_as_asked(a: T, target: ArrayType) -> T:
     def run(given: Sequence[Any], made: ArrayType | None) -> Any:
         return move(given[0], target, asked=True)
 
-    made: T = arranger.call(ArrangedCall("to", (a,), run, only=(target,), key=("to", target)))
+    made: T = arranger.call(ArrangedCall("to", run, only=(target,), key=("to", target)), [a])
     return made
 
 

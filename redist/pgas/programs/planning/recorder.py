@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from redist.arrange.layout_plan import LayoutPlan
@@ -19,14 +19,12 @@ from redist.runtime.ranks.world import Comm
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProgramCall:
-    """A call: which values it needs and makes, the types it was done in, and the memory of each.
+    """A call that was done: which values it needs and makes, the types it was done in, the memory of each.
 
-    Values are numbered as they come up; those that no call makes of others have negative numbers. It keeps
-    no array, so that it can be kept and done again.
+    Values are numbered as they come up; those that no call makes of others have negative numbers.
     """
 
     call: ArrangedCall
-    """Without its arrays."""
     node: int
     operands: tuple[int, ...]
     results: tuple[int, ...]
@@ -78,12 +76,11 @@ class CallRecorder:
     _given: dict[int, tuple[int, str]] = field(default_factory=dict)
     """By array that no call has made: its number, and the call that was given it first."""
 
-    def call(self, call: ArrangedCall) -> Any:
+    def call(self, call: ArrangedCall, given: Sequence[Tiled]) -> Any:
         """**Local.** Do a call in the types that are chosen for it."""
         tape = self._tape_in_calls()
         tape.nodes[tape.current_node()].numbers += call.numbers
-        at, given = len(self.calls), call.arrays
-        types = tuple(x.type for x in given)
+        at, types = len(self.calls), tuple(x.type for x in given)
         operands = tuple(self._number(x, call.name) for x in given)
         wanted, planned = self._chosen(at, call, types)
         arrays = [
@@ -98,7 +95,7 @@ class CallRecorder:
         found = found_in(result, (Tiled,))
         number = self._new_value if given else self._new_source
         one = ProgramCall(
-            replace(call, arrays=()), tape.current_node(), operands, tuple(map(number, found)),
+            call, tape.current_node(), operands, tuple(map(number, found)),
             types, tuple(x.type for x in arrays), made, tuple(map(_root, given)),
             tuple(map(_root, found)), tuple((x.memory.on_device, x.comm) for x in given),
         )  # fmt: skip
@@ -117,9 +114,9 @@ class CallRecorder:
         tape.nodes += [CapturedNode(node.name, node.line) for node in self.nodes]
         values = {number: arrays[at] for number, at in self.begins.items()}
         for one in self.steps:
-            operands = tuple(values[number] for number in one.operands)
+            operands = [values[number] for number in one.operands]
             with tape.standing_in(one.node):
-                made = arranger.call(replace(one.call, arrays=operands))
+                made = arranger.call(one.call, operands)
             values.update(zip(one.results, found_in(made, (Tiled,)), strict=True))
         return replaced(self.result, (Ref,), lambda ref: values[ref.number])
 
@@ -148,7 +145,7 @@ class CallRecorder:
 
     def _chosen(self, at: int, call: ArrangedCall, types: Types) -> tuple[Types, ArrayType | None]:
         """The types in which a call is done: of its operands, and of what it makes if that is known."""
-        if self.before is not None and call.arrays:
+        if self.before is not None and types:
             if at in self.left:
                 return self.before.calls[at].types, None
             if self.plan is not None:
