@@ -47,7 +47,7 @@ from redist.layout.specs_and_placements import (
     to_partition_spec,
     to_placements,
 )
-from redist.layout.tiles import box_of, same_layout
+from redist.layout.tiles import box_of, same_layout, spans_of
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import adjoint, synthesize
@@ -116,6 +116,7 @@ __all__ = [
     "redistribute",
     "same_layout",
     "simulate",
+    "spans_of",
     "synthesize",
     "to_partition_spec",
     "to_placements",

@@ -9,6 +9,7 @@ from redist.errors import LayoutError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
+from redist.layout.tiles import leaves_of
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT
 from redist.plan.request import Request
@@ -23,6 +24,7 @@ def dual_type(t: ArrayType) -> ArrayType:
     """The type of what pairs with an array of type ``t``, device by device.
 
     >>> from redist.layout.mesh import Mesh
+    from redist.layout.tiles import leaves_of
     >>> print(dual_type(ArrayType.parse("f32[8{x}, 8]", Mesh(x=2, y=4))))
     f32[8{x}, 8] sum{y}
     >>> print(dual_type(ArrayType.parse("f32[8{x}, 8] sum{y}", Mesh(x=2, y=4))))
@@ -32,6 +34,12 @@ def dual_type(t: ArrayType) -> ArrayType:
     """
     if t.pending_op not in (None, "sum"):
         raise LayoutError(f"cannot take the dual of {t}: a pending {t.pending_op} is not linear")
+    for dim in range(t.ndim):
+        if any(cut.n_tiles != t.cuts[dim] for _, cut in leaves_of(t, dim)):
+            raise LayoutError(
+                f"cannot take the dual of {t}: a segment of dim {dim} is replicated along an axis that cuts "
+                "another, and a sum can be pending for a whole array only"
+            )
     everything = [whole(t.mesh, name) for name, _ in t.mesh.axes]
     idle = difference(everything, t.used)
     return t.with_pending("sum" if idle else None, idle)

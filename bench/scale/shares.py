@@ -17,8 +17,8 @@ import numpy as np
 
 from bench.scale.machine import NODE, OWN, Machine
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, whole
-from redist.layout.tiles import Grid, Ints, coordinates, tile_shapes
+from redist.layout.axes import SubAxis, coordinates, whole
+from redist.layout.tiles import Grid, Ints, tile_shapes
 from redist.plan.pieces import Piece
 from redist.plan.plan import Plan
 from redist.plan.rules import difference, resolved_axes

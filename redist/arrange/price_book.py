@@ -12,11 +12,10 @@ import numpy as np
 from redist.arrange.domain import NOWHERE, PENDING, TypeDomain, places_of
 from redist.arrange.solving.network import FORBIDDEN, Costs
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, coordinates
 from redist.layout.cuts import Index, Ints, cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import coordinates
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level
 from redist.planner import synthesize

@@ -10,11 +10,12 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.check.segment_indices import held_elems, is_covered
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, refined_parts
+from redist.layout.axes import SubAxis, coordinates, refined_parts
 from redist.layout.cuts import cut_dim
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import Ints, coordinates
+from redist.layout.tiles import Ints
 from redist.plan.steps import (
     Action,
     AllGather,
@@ -48,12 +49,15 @@ class Holding:
 
 
 def holding(t: ArrayType) -> Holding:
-    """What ranks hold under a type."""
+    """What ranks hold under a type; tiles of one with segments are no boxes, and lo and hi are 0."""
     n = t.mesh.n_devices
     index = np.zeros((n, t.ndim), dtype=np.int64)
     lo, hi = np.zeros_like(index), np.zeros_like(index)
     for i, axes in enumerate(t.dims):
         index[:, i] = coordinates(t.mesh, axes)
+    if t.segments:
+        return Holding(t, t.cuts, index, lo, hi, held_elems(t))
+    for i in range(t.ndim):
         lo[:, i], hi[:, i] = t.cut(i).ranges_of(index[:, i])
     return Holding(t, t.cuts, index, lo, hi, np.prod(hi - lo, axis=1, dtype=np.int64))
 
@@ -137,6 +141,8 @@ def fault(action: Action, before: Holding, after: Holding, pending: PendingChang
     one_mesh = isinstance(action, (Slice, AllGather, AllToAll, AllReduce))
     if one_mesh and before.type.mesh != after.type.mesh:
         return "it changes meshes"
+    if before.type.segments or after.type.segments:
+        return _segment_fault(action, before, after, pending)
     match action:
         case Slice():
             return _slice_fault(action, before, after, pending)
@@ -156,6 +162,18 @@ def fault(action: Action, before: Holding, after: Holding, pending: PendingChang
             return _supply_fault(before)
         case AllReduce(axes):
             return _all_reduce_fault(axes, before, after, pending)
+
+
+def _segment_fault(
+    action: Action, before: Holding, after: Holding, pending: PendingChange
+) -> str | None:
+    if not isinstance(action, (Exchange, ReduceScatter)):
+        return "it cannot move parts of a dim with segments"
+    if bool(pending.resolved) != isinstance(action, ReduceScatter):
+        return "reduce_scatter resolves pending axes, and exchange does not"
+    if not (is_covered(before.type) and is_covered(after.type)):
+        return "some index is held by no rank"
+    return None
 
 
 def _parts(action: Action) -> list[SubAxis]:

@@ -68,7 +68,8 @@ def unit_dims(plan: Plan) -> tuple[int, ...] | None:
 
 
 def _is_alone(plan: Plan) -> bool:
-    return plan.source.global_elems == 0 or plan.limit_bytes is not None
+    limited = plan.source.global_elems == 0 or plan.limit_bytes is not None
+    return limited or not all(t.is_plain for t in plan.types)
 
 
 def _even_scale(plan: Plan, units: tuple[int, ...]) -> Scale:

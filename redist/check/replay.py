@@ -13,9 +13,11 @@ from redist.check.delivery import (
     rows_by_rank,
     size,
 )
+from redist.check.segment_indices import count_cells, shared_elems
 from redist.errors import CheckError
+from redist.layout.axes import coordinates
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.layout.tiles import Ints, coordinates, total
+from redist.layout.tiles import Ints, total
 from redist.plan.plan import Plan
 from redist.plan.steps import (
     Action,
@@ -54,6 +56,8 @@ def lacking(before: Holding, after: Holding, pending: PendingChange) -> Ints:
     brings = coordinates(after.type.mesh, pending.added) == 0
     need = np.where(brings, after.volumes * size(pending.resolved), 0)
     own = rows_by_rank(before.type, after.type)
+    if before.type.segments or after.type.segments:
+        return need - np.where(brings, shared_elems(before.type, after.type, own), 0)
     inner = np.minimum(before.hi[own], after.hi) - np.maximum(before.lo[own], after.lo)
     have = np.prod(np.maximum(inner, 0), axis=1, dtype=np.int64)
     return need - np.where((own >= 0) & brings, have, 0)
@@ -68,6 +72,12 @@ def messages(
     g = size(pending.resolved)
     if isinstance(action, AllReduce):
         return 2 * (g - 1), 2 * (g - 1)
+    if before.type.segments or after.type.segments:
+        rows = rows_by_rank(before.type, after.type)
+        met, mine = count_cells(before.type, after.type, rows)
+        brings = coordinates(after.type.mesh, pending.added) == 0
+        count = np.where(brings, met * g - mine, 0)
+        return int(count.min()), int(count.max())
     count = np.full(len(after.lo), g, dtype=np.int64)
     for i, (n, k) in enumerate(zip(before.type.shape, before.cuts, strict=True)):
         tile = max(1, -(-n // k))

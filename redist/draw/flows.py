@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -9,10 +10,10 @@ import numpy as np
 
 from redist.draw.view import SHOWN_DEVICES
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import whole
-from redist.layout.tiles import Grid, Ints, coordinates, overlaps
+from redist.layout.axes import coordinates, whole
+from redist.layout.tiles import Grid, Ints, overlaps
 from redist.plan.rules import difference, resolved_axes
-from redist.plan.schedule import make_schedule, own_rows, source_ranges
+from redist.plan.schedule import OWN, list_cells, make_schedule, own_rows, source_ranges
 from redist.plan.steps import AllReduce, Slice, Step
 from redist.plan.topology import Topology
 from redist.plan.traffic import LISTED_REQUESTS, flow
@@ -56,6 +57,8 @@ def arrows_of(step: Step, before: ArrayType, topology: Topology) -> Arrows | Non
         case AllReduce(axes):
             rest = difference((whole(before.mesh, name) for name, _ in before.mesh.axes), axes)
             return _all_reduce(before, coordinates(before.mesh, rest), step)
+        case _ if before.segments or after.segments:
+            return _from_cells(before, after, topology)
         case _:
             have, need = flow(step.action, before, after)
             need = _first_rows(need)
@@ -112,6 +115,36 @@ def _from_schedule(
         frozenset(_keepers(have, need)),
         f"strongest cell: {format_bytes(largest)}",
     )
+
+
+def _from_cells(before: ArrayType, after: ArrayType, topology: Topology) -> Arrows:
+    """What a step between types with segments moves."""
+    shown = set(before.mesh.ranks[:SHOWN_DEVICES])
+    receivers = tuple(after.mesh.ranks[:SHOWN_DEVICES])
+    pairs: dict[tuple[int, int], int] = defaultdict(int)
+    pieces: dict[int, list[DrawnBox]] = defaultdict(list)
+    keeps: set[int] = set()
+    for cells in list_cells(before, after, topology):
+        for k in np.flatnonzero(cells.receiver < SHOWN_DEVICES):
+            sender = int(cells.have.ranks[cells.sender[k]])
+            receiver = int(cells.need.ranks[cells.receiver[k]])
+            if cells.level[k] == OWN:
+                keeps.add(receiver)
+                continue
+            n_bytes = int(cells.elems[k]) * before.dtype.itemsize
+            pairs[sender if sender in shown else REST, receiver] += n_bytes
+            for ranges in itertools.islice(
+                itertools.product(*cells.ranges(int(k), before.ndim)), 4096
+            ):
+                lo, hi = zip(*ranges, strict=True) if ranges else ((), ())
+                pieces[receiver].append(DrawnBox(sender, lo, hi))
+    senders = (*before.mesh.ranks[:SHOWN_DEVICES],)
+    if any(rank == REST for rank, _ in pairs):
+        senders = (*senders, REST)
+    largest = max((n for (rank, _), n in pairs.items() if rank != REST), default=0)
+    drawn = {} if resolved_axes(before, after) else {r: tuple(own) for r, own in pieces.items()}
+    note = f"strongest cell: {format_bytes(largest)}"
+    return Arrows(senders, receivers, dict(pairs), drawn, frozenset(keeps), note)
 
 
 def _keepers(have: Grid, need: Grid) -> list[int]:

@@ -6,6 +6,7 @@ of the step, its figures, and a matrix of senders and receivers.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from redist.draw.flows import REST, Arrows, DrawnBox
 from redist.draw.view import Seats, View
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import format_axes
-from redist.layout.tiles import grid
+from redist.layout.tiles import Spans, spans_of
 from redist.plan.steps import Slice, Step
 from redist.text.svg import Figure, boxes, column, lines, rect, text, text_on, with_title
 from redist.text.units import format_bytes, format_time
@@ -36,7 +37,6 @@ def panel(
     seats = Seats.of(t.mesh)
     most = max(20.0, min(66.0, _WIDTH / seats.columns - _GAP))
     w, h = view.size(most)
-    lo, hi = grid(t).boxes()
     row_labels = seats.row_labels()
     left = 8 + max(map(len, (*row_labels, seats.corner()))) * 5.6 if any(row_labels) else 0.0
     top = 16.0 if any(seats.column_labels()) else 0.0
@@ -49,9 +49,8 @@ def panel(
         x, y = left + c * (w + _GAP), top + r * (_BADGE + h + _GAP)
         if c == 0 and row_labels[r]:
             parts.append(text(0, y + _BADGE + h / 2 + 3, row_labels[r], 9, "soft"))
-        box = ([int(v) for v in lo[place]], [int(v) for v in hi[place]])
         own = () if pieces is None else pieces.get(rank, ())
-        parts.append(Figure(w, h, _thumbnail(t, view, rank, box, own, colours, w, h)).at(x, y))
+        parts.append(Figure(w, h, _thumbnail(t, view, rank, own, colours, w, h)).at(x, y))
     n_rows = math.ceil(seats.n_shown / seats.columns)
     body = Figure(
         left + seats.columns * (w + _GAP) - _GAP,
@@ -78,7 +77,6 @@ def _thumbnail(
     t: ArrayType,
     view: View,
     rank: int,
-    box: tuple[list[int], list[int]],
     pieces: Sequence[DrawnBox],
     colours: Mapping[int, str],
     w: float,
@@ -90,24 +88,46 @@ def _thumbnail(
         w / 2, _BADGE - 4.2, str(rank), 8.5, anchor="middle", fill=text_on(colour), weight=700
     )
     inside = rect(0, 0, w, h, "void", stroke_width="0.7")
-    held = view.place(*box, w, h)
-    if held[2] > 0:
-        inside += rect(*held, fill=colour)
+    spans = spans_of(t, rank)
+    assert spans is not None
+    held = [view.place(lo, hi, w, h) for lo, hi in _boxes(spans)]
+    if any(place[2] > 0 for place in held):
+        inside += _fill(held, colour)
         sent: dict[str, list[tuple[float, float, float, float]]] = defaultdict(list)
         for piece in pieces:
             sent[colours.get(piece.sender, _OTHER)].append(view.place(piece.lo, piece.hi, w, h))
         for sender_colour, places in sent.items():
             inside += boxes(places, "", fill=sender_colour)
         if t.pending_op is not None:
-            inside += rect(*held, fill="url(#hatch)")
-        if min(held[2:]) > 6:
-            inside += rect(*held, "line", fill="none", stroke_width="0.7")
-    return with_title(badge + Figure(w, h, inside).at(0, _BADGE), _tooltip(rank, box, pieces))
+            inside += _fill(held, "url(#hatch)")
+        for place in held:
+            if min(place[2:]) > 6:
+                inside += rect(*place, "line", fill="none", stroke_width="0.7")
+    return with_title(badge + Figure(w, h, inside).at(0, _BADGE), _tooltip(rank, spans, pieces))
 
 
-def _tooltip(rank: int, box: tuple[list[int], list[int]], pieces: Sequence[DrawnBox]) -> str:
-    spans = ", ".join(f"{a}:{b}" for a, b in zip(*box, strict=True))
-    out = f"device {rank} holds [{spans}]"
+def _fill(places: Sequence[tuple[float, float, float, float]], colour: str) -> str:
+    """One box as a box, many as one element."""
+    return rect(*places[0], fill=colour) if len(places) == 1 else boxes(places, "", fill=colour)
+
+
+_MOST_BOXES = 4096
+"""A tile of more boxes is drawn as the box around them."""
+
+
+def _boxes(spans: Spans) -> list[tuple[list[int], list[int]]]:
+    """A tile as boxes: every choice of a range in each dim."""
+    if not all(spans):
+        return [([0] * len(spans), [0] * len(spans))]
+    if math.prod(map(len, spans)) > _MOST_BOXES:
+        spans = tuple(((dim[0][0], dim[-1][1]),) for dim in spans)
+    chosen = itertools.product(*spans)
+    return [([lo for lo, _ in one], [hi for _, hi in one]) for one in chosen]
+
+
+def _tooltip(rank: int, spans: Spans, pieces: Sequence[DrawnBox]) -> str:
+    dims = (" + ".join(f"{a}:{b}" for a, b in dim[:6]) or "nothing" for dim in spans)
+    out = f"device {rank} holds [{', '.join(dims)}]"
     senders = sorted({piece.sender for piece in pieces})
     if senders:
         out += f"; parts came from {', '.join(map(str, senders[:16]))}"

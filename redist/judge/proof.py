@@ -47,6 +47,8 @@ def holds_for(plan: Plan) -> list[str]:
         return ["this array alone: under a limit staging is what the limit leaves"]
     if plan.source.global_elems == 0 or not plan.source.shape:
         return ["this array"]
+    if not all(t.is_plain for t in plan.types):
+        return ["this array alone: a dim with segments grows in more than one way"]
     if units is not None:
         sizes = " and ".join(_multiples_text(units, k) for k in sorted(set(units), reverse=True))
         return ["this array", f"every array with {sizes}, by the same steps on the same mesh"]

@@ -7,11 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 
+import numpy as np
+
 from redist.errors import LayoutError
 from redist.layout.axes import SubAxis, check_chain, format_axes, merge_parts
 from redist.layout.cuts import Cut, cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
+from redist.layout.segments import (
+    Segments,
+    as_plain,
+    axes_of,
+    canonical_dim,
+    check_segments,
+    format_segments,
+    size_of,
+)
+from redist.layout.spans import tile_spans
 from redist.text.units import count_of
 
 OPS = ("sum", "prod", "max", "min")
@@ -29,9 +41,14 @@ class ArrayType:
     i64[6{y}, 10] sum{x}
 
     ``dims`` lists for each dim the axes that cut it, major first; axes not named replicate.
-    ``pending_axes`` carry a reduction by ``pending_op`` that has not happened yet. An object that
+    ``pending_axes`` carry a reduction by ``pending_op`` that has not happened yet. ``segments`` has for each
+    dim that is a sum of products what it is made of (:mod:`redist.layout.segments`), () for a dim that
+    is cut into even ranges; ``dims`` then has all axes that cut a part of it. An object that
     exists is valid and canonical: neighbouring sub-axes are joined and axes of size 1 dropped, so
     ``==`` is structural. :func:`redist.same_layout` compares what the devices hold.
+
+    >>> print(ArrayType.parse("bf16[(8{x}+4+4)*128, 64]", Mesh(x=2)))
+    bf16[1024{x}+1024, 64]
     """
 
     mesh: Mesh
@@ -40,6 +57,7 @@ class ArrayType:
     dims: tuple[tuple[SubAxis, ...], ...]
     pending_op: str | None = None
     pending_axes: tuple[SubAxis, ...] = ()
+    segments: tuple[Segments, ...] = ()
     _hash: int | None = field(default=None, init=False, repr=False, compare=False)
     _tile_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
     _cuts: tuple[Cut, ...] | None = field(default=None, init=False, repr=False, compare=False)
@@ -61,10 +79,33 @@ class ArrayType:
             raise LayoutError(f"unknown reduction {self.pending_op!r}; known: {', '.join(OPS)}")
         if self.pending_op is None and self.pending_axes:
             raise LayoutError("cannot make a type: pending axes without a reduction")
+        if self.segments:
+            self._settle_segments()
         check_chain(self.mesh, [*(part for dim in self.dims for part in dim), *self.pending_axes])
         object.__setattr__(self, "dims", tuple(merge_parts(dim) for dim in self.dims))
         object.__setattr__(self, "pending_axes", merge_parts(sorted(pending)))
         object.__setattr__(self, "pending_op", self.pending_op if pending else None)
+
+    def _settle_segments(self) -> None:
+        """Dims of segments in their canonical form; those that are cut into even ranges are plain dims."""
+        dims, found = list(self.dims), list(self.segments)
+        for i, segments in enumerate(found):
+            if not segments:
+                continue
+            check_segments(self.mesh, segments)
+            if size_of(segments) != self.shape[i]:
+                text = format_segments(self.mesh, segments)
+                raise LayoutError(
+                    f"cannot make a type: {text} has {size_of(segments)} indices, not {self.shape[i]}"
+                )
+            found[i] = canonical_dim(segments)
+            plain = as_plain(found[i])
+            if plain is not None:
+                found[i], dims[i] = (), plain.axes
+            else:
+                dims[i] = axes_of(self.mesh, found[i])
+        object.__setattr__(self, "dims", tuple(dims))
+        object.__setattr__(self, "segments", tuple(found) if any(found) else ())
 
     def __hash__(self) -> int:
         """Computed once: types are the keys of everything that is remembered."""
@@ -83,6 +124,7 @@ class ArrayType:
             (self._hash is None or other._hash is None or self._hash == other._hash)
             and self.shape == other.shape
             and self.dims == other.dims
+            and self.segments == other.segments
             and self.pending_axes == other.pending_axes
             and self.pending_op == other.pending_op
             and (self.dtype is other.dtype or self.dtype == other.dtype)
@@ -94,7 +136,8 @@ class ArrayType:
 
     @property
     def _parts(self) -> tuple[object, ...]:
-        return self.mesh, self.dtype, self.shape, self.dims, self.pending_op, self.pending_axes
+        own = self.mesh, self.dtype, self.shape, self.dims, self.pending_op, self.pending_axes
+        return (*own, self.segments) if self.segments else own
 
     @staticmethod
     def of(
@@ -150,26 +193,53 @@ class ArrayType:
         """Number of dims of the array."""
         return len(self.shape)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every dim is cut into even ranges or not at all, so that every tile is a box."""
+        return not self.segments
+
+    def segments_of(self, dim: int) -> Segments:
+        """What a dim is made of; () for a plain one."""
+        return self.segments[dim] if self.segments else ()
+
     def cut(self, dim: int) -> Cut:
-        """How a dim is cut: which tile holds which of its indices.
+        """How a plain dim is cut: which tile holds which of its indices.
 
         >>> ArrayType.parse("f32[10{x}]", Mesh(x=4)).cut(0).range_of(3)
         (9, 10)
+
+        A tile of a dim of segments is not one range; :func:`redist.spans_of` has what it is.
         """
+        if self.segments and self.segments[dim]:
+            raise LayoutError(
+                f"cannot take a tile of {self} for a box: dim {dim} is not cut into even ranges; "
+                "move the array to a plain type first"
+            )
         return self._every_cut[dim]
 
     @property
     def cuts(self) -> tuple[int, ...]:
         """Into how many tiles each dim is cut; :meth:`cut` says where."""
+        if self.segments:
+            return tuple(math.prod(part.size for part in dim) for dim in self.dims)
         return tuple(cut.n_tiles for cut in self._every_cut)
 
     @property
     def tile_shape(self) -> tuple[int, ...]:
         """Shape of a full tile; no device holds more."""
+        if self.segments:
+            return tuple(map(self._largest, range(self.ndim)))
         return tuple(cut.tile_size for cut in self._every_cut)
+
+    def _largest(self, dim: int) -> int:
+        """The most indices that a tile of a dim has."""
+        every = tile_spans(self.mesh, self.shape[dim], self.dims[dim], self.segments_of(dim))
+        return max(int(np.sum(spans[:, 1] - spans[:, 0])) for spans in every)
 
     def same_tiles(self, other: ArrayType) -> bool:
         """Whether both types cut every dim into the same tiles, whoever holds them."""
+        if self.segments or other.segments:
+            return (self.segments, self.dims) == (other.segments, other.dims)
         return all(a.same_tiles(b) for a, b in zip(self._every_cut, other._every_cut, strict=True))
 
     @property
@@ -199,8 +269,8 @@ class ArrayType:
 
     @property
     def is_even(self) -> bool:
-        """Whether every tile is full."""
-        return all(cut.is_even for cut in self._every_cut)
+        """Whether every tile is a box, and full."""
+        return not self.segments and all(cut.is_even for cut in self._every_cut)
 
     @property
     def used(self) -> tuple[SubAxis, ...]:
@@ -208,7 +278,7 @@ class ArrayType:
         return (*(part for dim in self.dims for part in dim), *self.pending_axes)
 
     def with_dims(self, dims: Iterable[Iterable[SubAxis]]) -> ArrayType:
-        """The same array and pending reduction, other cuts."""
+        """The same array and pending reduction, other cuts, into even ranges."""
         return ArrayType(
             self.mesh,
             self.dtype,
@@ -221,7 +291,8 @@ class ArrayType:
     def with_pending(self, op: str | None, axes: Iterable[SubAxis]) -> ArrayType:
         """The same cuts, another pending reduction (none where ``axes`` is empty)."""
         parts = tuple(axes)
-        return ArrayType(self.mesh, self.dtype, self.shape, self.dims, op if parts else None, parts)
+        op = op if parts else None
+        return ArrayType(self.mesh, self.dtype, self.shape, self.dims, op, parts, self.segments)
 
     def with_dtype(self, dtype: str | DType) -> ArrayType:
         """The same layout of an array of other elements.
@@ -230,13 +301,18 @@ class ArrayType:
         f32[8{x}]
         """
         kind = dtype if isinstance(dtype, DType) else DType.parse(dtype)
-        return ArrayType(self.mesh, kind, self.shape, self.dims, self.pending_op, self.pending_axes)
+        own = self.shape, self.dims, self.pending_op, self.pending_axes, self.segments
+        return ArrayType(self.mesh, kind, *own)
+
+    def dim_text(self, dim: int) -> str:
+        """A dim as it is written in the type."""
+        if self.segments_of(dim):
+            return format_segments(self.mesh, self.segments[dim])
+        axes = format_axes(self.mesh, self.dims[dim])
+        return f"{self.shape[dim]}{{{axes}}}" if axes else f"{self.shape[dim]}"
 
     def __str__(self) -> str:
-        dims = ", ".join(
-            f"{n}{{{format_axes(self.mesh, axes)}}}" if axes else f"{n}"
-            for n, axes in zip(self.shape, self.dims, strict=True)
-        )
+        dims = ", ".join(map(self.dim_text, range(self.ndim)))
         pending = format_axes(self.mesh, self.pending_axes)
         return f"{self.dtype}[{dims}]" + (f" {self.pending_op}{{{pending}}}" if pending else "")
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from redist.errors import LayoutError
 from redist.layout.mesh import Mesh
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -148,3 +154,39 @@ def _prime_factors(n: int) -> Iterator[int]:
             n //= prime
     if n > 1:
         yield n
+
+
+# Coordinates of all devices
+
+
+REMEMBERED_DEVICES = 4096
+"""Many coordinates are remembered for meshes up to this size, a few for larger ones."""
+
+
+def coordinates(mesh: Mesh, parts: Iterable[SubAxis]) -> Ints:
+    """Mixed-radix number of every device's coordinates on ``parts``, major first.
+
+    >>> coordinates(Mesh(x=2, y=3), [SubAxis("y", 1, 3)])
+    array([0, 1, 2, 0, 1, 2])
+    """
+    remember = _many if mesh.n_devices <= REMEMBERED_DEVICES else _few
+    return remember(mesh, tuple(parts))
+
+
+def _make_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
+    strides: dict[str, int] = {}
+    stride = 1
+    for name, size in reversed(mesh.axes):
+        strides[name] = stride
+        stride *= size
+    device = np.arange(mesh.n_devices, dtype=np.int64)
+    out = np.zeros(mesh.n_devices, dtype=np.int64)
+    for part in parts:
+        rest = mesh.size(part.name) // part.end
+        out = out * part.size + (device // (strides[part.name] * rest)) % part.size
+    out.setflags(write=False)
+    return out
+
+
+_many = lru_cache(maxsize=2048)(_make_coordinates)
+_few = lru_cache(maxsize=16)(_make_coordinates)

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import Ints, common, coordinates, grid, overlaps, total
+from redist.layout.axes import Ints, coordinates
+from redist.layout.tiles import (
+    Grid,
+    SpanGrid,
+    common,
+    grid,
+    grids,
+    held_in_both,
+    overlap_tables,
+    overlaps,
+    total,
+    volumes,
+)
 
 
 def lower_bound_bytes(source: ArrayType, target: ArrayType) -> int:
@@ -25,14 +37,41 @@ def lower_bound_bytes(source: ArrayType, target: ArrayType) -> int:
     has a partial value of it. Where the target leaves a reduction pending, partial values may stay
     where they are: then the cheapest way to leave them counts.
     """
-    a, b = grid(source), grid(target)
-    ia, ib = common(a, b)
-    both = overlaps(a, ia, b, ib)
     if source.pending_op is None and target.pending_op is None:
-        return (total(b.volumes()) - total(both)) * target.dtype.itemsize
+        _, _, both = held_in_both(source, target)
+        return (total(volumes(target)) - total(both)) * target.dtype.itemsize
+    if source.is_plain and target.is_plain:
+        a, b = grid(source), grid(target)
+        ia, ib = common(a, b)
+        both = overlaps(a, ia, b, ib)
+        received = _pending_receives(source, target, a, b, both, source.global_elems)
+        return received * target.dtype.itemsize
+    received = 0
+    for one in grids(source):
+        for other in grids(target):
+            tables = overlap_tables(one, other)
+            ia, ib = common(one, other)
+            both = np.ones(len(ia), dtype=np.int64)
+            for i, table in enumerate(tables):
+                both *= table[one.index[ia, i], other.index[ib, i]]
+            n_elems = math.prod(int(np.sum(table)) for table in tables)
+            received += _pending_receives(source, target, one, other, both, n_elems)
+    return received * target.dtype.itemsize
+
+
+def _pending_receives(
+    source: ArrayType,
+    target: ArrayType,
+    a: Grid | SpanGrid,
+    b: Grid | SpanGrid,
+    both: Ints,
+    n_elems: int,
+) -> int:
+    """The least receives for all elements of two grids; ``both`` counts those that a rank has in both."""
+    ia, ib = common(a, b)
     partials = math.prod(part.size for part in source.pending_axes)
     places = math.prod(part.size for part in target.pending_axes)
-    holders = target.mesh.n_devices // (math.prod(target.cuts) * places)
+    holders = target.mesh.n_devices // (math.prod(b.n_tiles) * places)
     stays = both > 0
     rows_a, rows_b = ia[stays], ib[stays]
     key = np.stack(
@@ -46,8 +85,8 @@ def lower_bound_bytes(source: ArrayType, target: ArrayType) -> int:
     cells = _cells(key, both[stays], partials, holders)
     may_stay = source.pending_op == target.pending_op or source.pending_op is None
     received = int(np.sum(_receives(cells, partials, places, holders, may_stay) * cells.volume))
-    elsewhere = source.global_elems - int(np.sum(cells.volume))
-    return (received + elsewhere * (partials + holders - 1)) * target.dtype.itemsize
+    elsewhere = n_elems - int(np.sum(cells.volume))
+    return received + elsewhere * (partials + holders - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,17 @@
-"""Read array types from text: ``f32[1024{x}, 512{y}] sum{z}``; ``str`` of a type writes it."""
+"""Read array types from text: ``f32[1024{x}, 512{y}] sum{z}``; ``str`` of a type writes it.
+
+::
+
+    type    := dtype "[" dim ("," dim)* "]" pending?
+    dim     := product ("+" product)*                 segments, one after another
+    product := factor ("*" factor)*                   digits of an index, major first
+    factor  := size cuts? | "(" dim ")"
+    cuts    := "{" axes ("/" block ("@" first)? | "=" length (";" length)*)? "}"
+    axes    := (axis (":(" before ")" size)?) ","*    parts of axes, major first
+"""
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 
@@ -12,6 +21,7 @@ from redist.layout.axes import SubAxis, check_chain
 from redist.layout.cuts import cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import AXIS_NAME, Mesh
+from redist.layout.segments import Factor, Segment, Segments, axes_of, check_segments, size_of
 
 _DTYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9]+\](?=\s*\[))?")
 _NUMBER = re.compile(r"[0-9]+")
@@ -75,13 +85,15 @@ def parse_type(text: str, mesh: Mesh) -> ArrayType:
     reader.expect("[", "expected '[' after the dtype")
     shape: list[int] = []
     dims: list[tuple[SubAxis, ...]] = []
+    every: list[Segments] = []
     seen: list[SubAxis] = []
     while not reader.accept("]"):
         if shape:
             reader.expect(",", "expected ',' or ']'")
-        size, axes = _dim(reader, mesh, seen)
+        size, axes, segments = _dim(reader, mesh, seen)
         shape.append(size)
         dims.append(axes)
+        every.append(segments)
     op: str | None = None
     pending: tuple[SubAxis, ...] = ()
     reader.skip_space()
@@ -90,13 +102,26 @@ def parse_type(text: str, mesh: Mesh) -> ArrayType:
         op = reader.match(_WORD, f"expected the end or a reduction ({', '.join(OPS)})")
         if op not in OPS:
             raise reader.fail(f"unknown reduction {op!r}, expected one of {', '.join(OPS)}", start)
+        reader.expect("{", "expected '{' and axes")
         pending = _axes(reader, mesh, seen)
+        reader.expect("}", "expected ',' or '}'")
         if not pending:
             raise reader.fail("expected an axis", reader.at - 1)
     reader.skip_space()
     if reader.at < len(text):
         raise reader.fail("expected the end")
-    return ArrayType(mesh, dtype, tuple(shape), tuple(dims), op, pending)
+    found = tuple(every) if any(every) else ()
+    return ArrayType(mesh, dtype, tuple(shape), tuple(dims), op, pending, found)
+
+
+def parse_dim(text: str, mesh: Mesh) -> Segments:
+    """The segments that the text of one dim spells: ``4096{tp}+2*1024``."""
+    reader = _Reader(text)
+    segments = _sum(reader, mesh, [])
+    reader.skip_space()
+    if reader.at < len(text):
+        raise reader.fail("expected the end")
+    return segments
 
 
 def _dtype(reader: _Reader) -> DType:
@@ -109,33 +134,122 @@ def _dtype(reader: _Reader) -> DType:
         raise reader.fail(str(error), start) from None
 
 
-def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[int, tuple[SubAxis, ...]]:
-    """``1024``, ``1024{x}`` or ``512{x}1024`` (the tile written out and checked)."""
+Dim = tuple[int, tuple[SubAxis, ...], Segments]
+"""The size of a dim, the axes of a plain one, the segments of another."""
+
+
+def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Dim:
+    """``1024``, ``1024{x}``, ``512{x}1024`` (the tile written out and checked), or a sum of products."""
     reader.skip_space()
     start = reader.at
-    size = reader.number("expected the size of a dim")
-    axes = _axes(reader, mesh, seen) if reader.peek("{") else ()
+    segments = _sum(reader, mesh, seen)
+    seen += axes_of(mesh, segments)
+    only = segments[0][0] if len(segments) == 1 and len(segments[0]) == 1 else None
     reader.skip_space()
     if reader.at < len(reader.text) and _NUMBER.match(reader.text, reader.at):
-        if not axes and reader.text[reader.at - 1] != "}":
+        if reader.text[: reader.at].rstrip()[-1:] not in ("}", ")"):
             raise reader.fail("expected ',' or ']'")
+        if only is None or not only.is_plain:
+            raise reader.fail("a tile written out stands alone; write the size first")
         apart = reader.text[reader.at - 1].isspace()
-        tile, size = size, reader.number("expected the size of the dim")
-        cut = cut_dim(size, math.prod(part.size for part in axes))
+        tile, size = only.size, reader.number("expected the size of the dim")
+        cut = cut_dim(size, only.n_tiles)
         if tile != cut.tile_size:
             missing = f"; or is a ',' missing before {size}?" if apart else ""
             raise reader.fail(
                 f"the tile of {size} cut by {cut.n_tiles} is {cut.tile_size}, not {tile}{missing}",
                 start,
             )
-    return size, axes
+        only = Factor(size, only.axes)
+    if only is not None and only.is_plain:
+        return only.size, only.axes, ()
+    return size_of(segments), (), segments
+
+
+def _sum(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
+    """Products one after another; ``seen`` are the axes of other dims and of factors before."""
+    reader.skip_space()
+    start = reader.at
+    segments = [*_product(reader, mesh, seen)]
+    while reader.accept("+"):
+        segments += _product(reader, mesh, seen)
+    try:
+        check_segments(mesh, tuple(segments))
+    except LayoutError as error:
+        raise reader.fail(str(error), start) from None
+    return tuple(segments)
+
+
+def _product(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
+    """Factors; numbers behind a sum in brackets multiply each of its segments."""
+    before: list[Factor] = []
+    inner: Segments | None = None
+    behind: list[Factor] = []
+    path = list(seen)
+    while True:
+        reader.skip_space()
+        start = reader.at
+        if reader.accept("("):
+            if inner is not None:
+                raise reader.fail(
+                    "a sum can be multiplied by numbers behind it, not by another sum", start
+                )
+            inner = _sum(reader, mesh, path)
+            reader.expect(")", "expected '+', '*' or ')'")
+            path += axes_of(mesh, inner)
+            if len(inner) == 1 and not inner[0][-1].inner:
+                before += inner[0]
+                inner = None
+        else:
+            factor = _factor(reader, mesh, path)
+            path += factor.axes
+            (before if inner is None else behind).append(factor)
+        if not reader.accept("*"):
+            break
+    if inner is None:
+        return (tuple(before),)
+    grown: tuple[Segment, ...] = tuple((*segment, *behind) for segment in inner)
+    if behind and any(segment[-1].inner for segment in inner):
+        raise reader.fail("a sum can be multiplied by numbers behind it, not by another sum")
+    return ((*before, Factor(size_of(grown), inner=grown)),)
+
+
+def _factor(reader: _Reader, mesh: Mesh, path: list[SubAxis]) -> Factor:
+    """``1024``, ``1024{x}``, ``4096{x/48}``, ``4096{x/48@16}`` or ``10{x=3;7}``."""
+    size = reader.number("expected the size of a dim")
+    if not reader.peek("{"):
+        return Factor(size)
+    reader.accept("{")
+    axes = _axes(reader, mesh, path)
+    start = reader.at
+    if reader.accept("/"):
+        block = reader.number("expected the size of a block")
+        if block == 0:
+            raise reader.fail("a block has at least one index", start + 1)
+        first = reader.number("expected an index") if reader.accept("@") else 0
+        reader.expect("}", "expected '}'")
+        return Factor(size, axes, block, first)
+    if reader.accept("="):
+        lengths = [reader.number("expected the length of a tile")]
+        while reader.accept(";"):
+            lengths.append(reader.number("expected the length of a tile"))
+        reader.expect("}", "expected ';' or '}'")
+        factor = Factor(size, axes, lengths=tuple(lengths))
+        if len(lengths) != factor.n_tiles or sum(lengths) != size:
+            raise reader.fail(
+                f"need {factor.n_tiles} lengths that add up to {size}, "
+                f"got {len(lengths)} that add up to {sum(lengths)}",
+                start,
+            )
+        return factor
+    reader.expect("}", "expected ',' or '}'")
+    return Factor(size, axes)
 
 
 def _axes(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[SubAxis, ...]:
-    """``{x, y:(2)3}``; ``seen`` collects the parts of the whole type to catch an axis used twice."""
-    reader.expect("{", "expected '{' and axes")
+    """``x, y:(2)3``; ``seen`` are the parts that may not be used again."""
     parts: list[SubAxis] = []
-    while not reader.accept("}"):
+    while not any(map(reader.peek, "}/=")):
         if parts:
             reader.expect(",", "expected ',' or '}'")
         reader.skip_space()
@@ -151,9 +265,8 @@ def _axes(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[SubAxis, ..
             reader.expect(")", "expected ')'")
             part = SubAxis(name, pre, reader.number("expected the size of the sub-axis"))
         try:
-            check_chain(mesh, [*seen, part])
+            check_chain(mesh, [*seen, *parts, part])
         except LayoutError as error:
             raise reader.fail(str(error), start) from None
         parts.append(part)
-        seen.append(part)
     return tuple(parts)

@@ -71,6 +71,7 @@ def to_partition_spec(t: ArrayType) -> tuple[SpecEntry, ...]:
 
     Uneven cuts mean the same as ours: one division by the product of the axes, rounded up.
     """
+    _check_plain(t, "a partition spec")
     if t.pending_op is not None:
         raise ConversionError(
             f"cannot convert {t} to a partition spec: it cannot say that a {t.pending_op} is "
@@ -265,6 +266,15 @@ def _list_entries(what: str, given: object, advice: str) -> tuple[object, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConversionError(f"cannot read {what} {given!r}: it is not a sequence; {advice}")
     return tuple(given)
+
+
+def _check_plain(t: ArrayType, what: str) -> None:
+    for dim in range(t.ndim):
+        if t.segments_of(dim):
+            raise ConversionError(
+                f"cannot convert {t} to {what}: dim {dim}, {t.dim_text(dim)}, is not cut into even "
+                f"ranges, and {what} cannot say how; move the array to a plain type first"
+            )
 
 
 def _check_whole(t: ArrayType, what: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,43 +13,11 @@ from numpy.typing import NDArray
 
 from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
+from redist.layout.axes import Ints as Ints
+from redist.layout.axes import SubAxis, coordinates
 from redist.layout.cuts import Cut, EvenCut
 from redist.layout.mesh import Mesh
-
-Ints = NDArray[np.int64]
-
-REMEMBERED_DEVICES = 4096
-"""Many coordinates are remembered for meshes up to this size, a few for larger ones."""
-
-
-def coordinates(mesh: Mesh, parts: Iterable[SubAxis]) -> Ints:
-    """Mixed-radix number of every device's coordinates on ``parts``, major first.
-
-    >>> coordinates(Mesh(x=2, y=3), [SubAxis("y", 1, 3)])
-    array([0, 1, 2, 0, 1, 2])
-    """
-    remember = _many if mesh.n_devices <= REMEMBERED_DEVICES else _few
-    return remember(mesh, tuple(parts))
-
-
-def _make_coordinates(mesh: Mesh, parts: tuple[SubAxis, ...]) -> Ints:
-    strides: dict[str, int] = {}
-    stride = 1
-    for name, size in reversed(mesh.axes):
-        strides[name] = stride
-        stride *= size
-    device = np.arange(mesh.n_devices, dtype=np.int64)
-    out = np.zeros(mesh.n_devices, dtype=np.int64)
-    for part in parts:
-        rest = mesh.size(part.name) // part.end
-        out = out * part.size + (device // (strides[part.name] * rest)) % part.size
-    out.setflags(write=False)
-    return out
-
-
-_many = lru_cache(maxsize=2048)(_make_coordinates)
-_few = lru_cache(maxsize=16)(_make_coordinates)
+from redist.layout.spans import Leaf, SegmentCut, cut_overlaps, even_leaf, leaves, tile_spans
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +33,11 @@ class Grid:
     ranks: Ints
     index: Ints
     holds: NDArray[np.bool_]
+
+    @property
+    def n_tiles(self) -> tuple[int, ...]:
+        """Into how many tiles each dim is cut."""
+        return tuple(cut.n_tiles for cut in self.dims)
 
     def boxes(self) -> tuple[Ints, Ints]:
         """Start and end of every device's box, one column per dim; empty where it holds nothing."""
@@ -149,6 +123,11 @@ def box_of(type: ArrayType, rank: int) -> Box | None:
         )
     if rank not in type.mesh.ranks:
         return None
+    if type.segments:
+        raise LayoutError(
+            f"cannot find the box of a tile of {type}: it may have several ranges of a dim; "
+            "redist.spans_of has them"
+        )
     index = enumerate(tile_index(type, rank))
     return tuple(type.cut(dim).range_of(tile) for dim, tile in index)
 
@@ -163,6 +142,9 @@ def tile_index(t: ArrayType, rank: int) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def tile_shapes(t: ArrayType) -> dict[int, tuple[int, ...]]:
     """Shape of the tile of every rank of a type's mesh."""
+    if t.segments:
+        shapes = map(tuple, device_shapes(t).tolist())
+        return dict(zip(t.mesh.ranks, shapes, strict=True))
     return {rank: tuple(hi - lo for lo, hi in box) for rank, box in boxes_of(t).items()}
 
 
@@ -171,16 +153,18 @@ def is_first_copy(t: ArrayType, rank: int) -> bool:
     """Whether a rank is the first of those that hold its tile."""
     if rank not in t.mesh.ranks:
         return False
-    shards, row = grid(t).shards(), t.mesh.ranks.index(rank)
+    shards = coordinates(t.mesh, (part for dim in t.dims for part in dim))
+    row = t.mesh.ranks.index(rank)
     return int(np.argmax(shards == shards[row])) == row
 
 
-def common(a: Grid, b: Grid) -> tuple[Ints, Ints]:
+def common(a: Grid | SpanGrid | Mesh, b: Grid | SpanGrid | Mesh) -> tuple[Ints, Ints]:
     """Rows of a and of b that belong to the same ranks."""
-    if len(a.ranks) == len(b.ranks) and bool(np.all(a.ranks == b.ranks)):
-        rows = np.arange(len(a.ranks), dtype=np.int64)
+    one, other = np.asarray(a.ranks), np.asarray(b.ranks)
+    if len(one) == len(other) and bool(np.all(one == other)):
+        rows = np.arange(len(one), dtype=np.int64)
         return rows, rows
-    _, ia, ib = np.intersect1d(a.ranks, b.ranks, assume_unique=True, return_indices=True)
+    _, ia, ib = np.intersect1d(one, other, assume_unique=True, return_indices=True)
     return ia.astype(np.int64), ib.astype(np.int64)
 
 
@@ -192,6 +176,21 @@ def overlaps(a: Grid, ia: Ints, b: Grid, ib: Ints) -> Ints:
         blo, bhi = other.ranges_of(b.index[ib, i])
         out *= np.maximum(np.minimum(ahi, bhi) - np.maximum(alo, blo), 0)
     return out
+
+
+def held_in_both(a: ArrayType, b: ArrayType) -> tuple[Ints, Ints, Ints]:
+    """Devices of a and of b that one rank plays, and how many elements it holds under both."""
+    ia, ib = common(a.mesh, b.mesh)
+    if a.segments or b.segments:
+        return ia, ib, common_elems(a, ia, b, ib)
+    return ia, ib, overlaps(grid(a), ia, grid(b), ib)
+
+
+def volumes(t: ArrayType) -> Ints:
+    """Elements that each device holds."""
+    if t.segments:
+        return np.prod(device_shapes(t), axis=1, dtype=np.int64)
+    return grid(t).volumes()
 
 
 def total(values: Ints) -> int:
@@ -208,14 +207,135 @@ def same_layout(a: ArrayType, b: ArrayType) -> bool:
     """
     if (a.dtype, a.shape, a.pending_op) != (b.dtype, b.shape, b.pending_op):
         return False
-    ga, gb = grid(a), grid(b)
-    ia, ib = common(ga, gb)
-    both = overlaps(ga, ia, gb, ib)
-    if not total(both) == total(ga.volumes()) == total(gb.volumes()):
+    ia, ib, both = held_in_both(a, b)
+    if not total(both) == total(volumes(a)) == total(volumes(b)):
         return False
     if a.pending_op is None:
         return True
     pa, pb = coordinates(a.mesh, a.pending_axes)[ia], coordinates(b.mesh, b.pending_axes)[ib]
-    held = np.stack([ga.shards()[ia], pa, pb])[:, both > 0]
+    tile = coordinates(a.mesh, (part for dim in a.dims for part in dim))
+    held = np.stack([tile[ia], pa, pb])[:, both > 0]
     pairs = np.unique(held, axis=1).shape[1]  # in every tile, partial values must map one to one
     return all(np.unique(held[[0, k]], axis=1).shape[1] == pairs for k in (1, 2))
+
+
+# Types with segments
+
+
+def leaves_of(t: ArrayType, dim: int) -> tuple[Leaf, ...]:
+    """The segments of a dim; a plain dim is one."""
+    return leaves(t.shape[dim], t.dims[dim], t.segments_of(dim))
+
+
+def spans_in(t: ArrayType, dim: int) -> tuple[Ints, ...]:
+    """For every tile of a dim the ranges that it has: start, end, and place in the tile."""
+    return tile_spans(t.mesh, t.shape[dim], t.dims[dim], t.segments_of(dim))
+
+
+@lru_cache(maxsize=4096)
+def device_shapes(t: ArrayType) -> Ints:
+    """The shape of every device's tile, one row each."""
+    out = np.zeros((t.mesh.n_devices, t.ndim), dtype=np.int64)
+    for dim, axes in enumerate(t.dims):
+        sizes = np.array([np.sum(s[:, 1] - s[:, 0]) for s in spans_in(t, dim)], dtype=np.int64)
+        out[:, dim] = sizes[coordinates(t.mesh, axes)]
+    return out
+
+
+Spans = tuple[tuple[tuple[int, int], ...], ...]
+"""For every dim the ranges of indices that a tile has, in order."""
+
+
+def spans_of(type: ArrayType, rank: int) -> Spans | None:
+    """The ranges of indices that a rank's tile holds, dim by dim; None outside the mesh.
+
+    **Local.** A tile is these indices in order, without gaps. It answers for every type; where each dim
+    has one range, :func:`redist.box_of` has it too.
+
+    >>> import redist
+    >>> fused = redist.ArrayType.parse("f32[8{x}+4+8{x}]", redist.Mesh(x=2))
+    >>> redist.spans_of(fused, 1)
+    (((4, 12), (16, 20)),)
+    """
+    if rank not in type.mesh.ranks:
+        return None
+    row = type.mesh.ranks.index(rank)
+    return tuple(
+        tuple((int(lo), int(hi)) for lo, hi, _ in spans_in(type, dim)[tile])
+        for dim, axes in enumerate(type.dims)
+        for tile in [int(coordinates(type.mesh, axes)[row])]
+    )
+
+
+def indices_of(t: ArrayType, rank: int) -> tuple[Ints, ...]:
+    """The indices that a rank's tile holds, dim by dim, for ``np.ix_``."""
+    spans = spans_of(t, rank)
+    assert spans is not None, f"rank {rank} is not in {t.mesh}"
+    nothing = np.zeros(0, dtype=np.int64)
+    return tuple(
+        np.concatenate([nothing, *(np.arange(lo, hi, dtype=np.int64) for lo, hi in dim)])
+        for dim in spans
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanGrid:
+    """One choice of segments of a type: how each is cut, and which tile of it each rank holds.
+
+    ``index`` has one row per device and one column per dim, as that of a Grid.
+    """
+
+    cuts: tuple[SegmentCut, ...]
+    ranks: Ints
+    index: Ints
+    holds: NDArray[np.bool_]
+
+    @property
+    def n_tiles(self) -> tuple[int, ...]:
+        """Into how many tiles each segment is cut."""
+        return tuple(cut.n_tiles for cut in self.cuts)
+
+    def shards(self) -> Ints:
+        """One number per device that tells its tile from the others."""
+        out = np.zeros(len(self.ranks), dtype=np.int64)
+        for i, n in enumerate(self.n_tiles):
+            out = out * n + self.index[:, i]
+        return out
+
+
+def grids(
+    t: ArrayType,
+    extra: Sequence[tuple[int, Sequence[SubAxis]]] = (),
+    at_zero: Sequence[SubAxis] = (),
+) -> list[SpanGrid]:
+    """The grids of a type, one for each choice of segments; arguments as those of ``tiles.grid``."""
+    holds = coordinates(t.mesh, at_zero) == 0
+    behind = [
+        (tuple(parts), even_leaf(n, math.prod(part.size for part in parts))) for n, parts in extra
+    ]
+    out = []
+    for chosen in itertools.product(*(leaves_of(t, dim) for dim in range(t.ndim))):
+        every = [*chosen, *behind]
+        columns = [coordinates(t.mesh, axes) for axes, _ in every]
+        index = np.stack(columns, axis=1) if columns else np.zeros((len(holds), 0), dtype=np.int64)
+        out.append(SpanGrid(tuple(cut for _, cut in every), t.mesh.rank_array(), index, holds))
+    return out
+
+
+def overlap_tables(a: SpanGrid, b: SpanGrid) -> list[Ints]:
+    """For every dim how many indices each tile of a (rows) and of b (columns) have in common."""
+    return [cut_overlaps(one, other) for one, other in zip(a.cuts, b.cuts, strict=True)]
+
+
+def common_elems(a: ArrayType, rows_a: Ints, b: ArrayType, rows_b: Ints) -> Ints:
+    """Elements in both tiles, for devices ``rows_a`` of a and ``rows_b`` of b."""
+    out = np.ones(len(rows_a), dtype=np.int64)
+    for dim in range(a.ndim):
+        both = np.zeros_like(out)
+        for axes, cut in leaves_of(a, dim):
+            for other_axes, other in leaves_of(b, dim):
+                mine = coordinates(a.mesh, axes)[rows_a]
+                theirs = coordinates(b.mesh, other_axes)[rows_b]
+                both += cut_overlaps(cut, other)[mine, theirs]
+        out *= both
+    return out

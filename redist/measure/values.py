@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import boxes_of, coordinates
+from redist.layout.axes import coordinates
+from redist.layout.tiles import boxes_of
 
 AnyArray: TypeAlias = NDArray[Any]
 

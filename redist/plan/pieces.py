@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import Ints, coordinates, grid, tile_shapes
+from redist.layout.axes import Ints, coordinates
+from redist.layout.tiles import grid, tile_shapes
 from redist.plan.rules import difference, resolved_axes
-from redist.plan.schedule import make_schedule, own_rows
+from redist.plan.schedule import OWN, Comb, find_combs, list_cells, make_schedule, own_rows
 from redist.plan.steps import Action, Slice
 from redist.plan.topology import Topology
 from redist.plan.traffic import flow
@@ -23,6 +26,10 @@ class Piece:
 
     ``src_lo`` and ``dst_lo`` are relative to the two tiles, whose shapes are ``src_shape`` and
     ``dst_shape``. Pieces of order 0 are written, later ones are combined with what is there.
+
+    A piece of tiles with segments may have more dims than they: ``steps`` says for each dim of the piece
+    which dim of the tiles it lies along, and how many of its indices one of the piece is on, in the source
+    and in the target. Without steps, dims are those of the tiles.
     """
 
     sender: int
@@ -33,6 +40,15 @@ class Piece:
     shape: Shape
     src_shape: Shape
     dst_shape: Shape
+    steps: tuple[tuple[int, int, int], ...] = ()
+
+    def src_strides(self, strides: Shape) -> Shape:
+        """Strides of the piece in a source of these strides."""
+        return tuple(strides[d] * n for d, n, _ in self.steps) if self.steps else strides
+
+    def dst_strides(self, strides: Shape) -> Shape:
+        """Strides of the piece in a target of these strides."""
+        return tuple(strides[d] * n for d, _, n in self.steps) if self.steps else strides
 
 
 def list_pieces(
@@ -59,6 +75,8 @@ def list_pieces(
     1 0 (0, 0) (2, 0) (2, 2)
     0 1 (0, 2) (0, 0) (2, 2)
     """
+    if before.segments or after.segments:
+        return _list_span_pieces(before, after, topology, rank)
     if isinstance(action, Slice):
         return _kept(action, before, after, rank), False
     return _fetched(action, before, after, topology, rank)
@@ -135,3 +153,75 @@ def _is_of(rank: int | None, ranks: Ints) -> Ints:
 
 def _ints(values: Ints) -> Shape:
     return tuple(int(v) for v in values)
+
+
+# Tiles with segments
+
+
+def _list_span_pieces(
+    before: ArrayType, after: ArrayType, topology: Topology, rank: int | None = None
+) -> tuple[list[Piece], bool]:
+    """What all ranks give and get in a step, or one rank, and whether any piece changes hands."""
+    src, dst = tile_shapes(before), tile_shapes(after)
+    is_partial = bool(resolved_axes(before, after))
+    n = before.ndim
+    old = [coordinates(before.mesh, axes) for axes in before.dims]
+    new = [coordinates(after.mesh, axes) for axes in after.dims]
+    pieces: list[Piece] = []
+    moves = False
+    for cells in list_cells(before, after, topology):
+        moves = moves or bool(np.any(cells.level != OWN))
+        senders, receivers = cells.have.ranks[cells.sender], cells.need.ranks[cells.receiver]
+        mine = np.full(len(senders), rank is None) | (senders == rank) | (receivers == rank)
+        for k in np.flatnonzero(mine):
+            a, b = int(cells.sender[k]), int(cells.receiver[k])
+            order = int(cells.tile[k, n]) if is_partial else 0
+            combs = [
+                find_combs(
+                    cells.have.cuts[i],
+                    int(cells.tile[k, i]),
+                    cells.need.cuts[i],
+                    int(cells.need.index[b, i]),
+                    before,
+                    int(old[i][a]),
+                    after,
+                    int(new[i][b]),
+                    i,
+                )
+                for i in range(n)
+            ]
+            ends = int(senders[k]), int(receivers[k])
+            shapes = src[ends[0]], dst[ends[1]]
+            pieces += (_piece(ends, order, chosen, shapes) for chosen in itertools.product(*combs))
+    n_ranks = before.mesh.n_devices
+    pieces.sort(key=lambda p: (p.order, (p.sender - p.receiver) % (n_ranks + 1)))
+    return pieces, moves
+
+
+def _piece(
+    ends: tuple[int, int], order: int, combs: Sequence[Comb], shapes: tuple[Shape, Shape]
+) -> Piece:
+    src_lo: list[int] = []
+    dst_lo: list[int] = []
+    shape: list[int] = []
+    steps: list[tuple[int, int, int]] = []
+    for dim, (count, length, src, src_step, dst, dst_step) in enumerate(combs):
+        if count > 1:
+            src_lo.append(0)
+            dst_lo.append(0)
+            shape.append(count)
+            steps.append((dim, src_step, dst_step))
+        src_lo.append(src)
+        dst_lo.append(dst)
+        shape.append(length)
+        steps.append((dim, 1, 1))
+    plain = len(steps) == len(combs)
+    return Piece(
+        *ends,
+        order,
+        tuple(src_lo),
+        tuple(dst_lo),
+        tuple(shape),
+        *shapes,
+        () if plain else tuple(steps),
+    )

@@ -11,6 +11,7 @@ from redist.errors import PlanFormatError, RedistError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, format_axes
 from redist.layout.mesh import Mesh
+from redist.layout.notation import parse_dim
 from redist.plan.plan import Alternative, Certificate, Plan
 from redist.plan.request import OBJECTIVES, STRATEGIES
 from redist.plan.steps import (
@@ -29,7 +30,8 @@ from redist.plan.steps import (
 )
 
 VERSIONS = (1, 2)
-"""Written is the first that can say the plan: 2 if a step moves several axes as one block, else 1."""
+"""Written is the first that can say the plan: 2 if a step moves several axes as one block, or if dims have
+segments, else 1."""
 T = TypeVar("T")
 
 
@@ -46,7 +48,9 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         certificate = asdict(plan.certificate)
         certificate["counterexample"] = dict(plan.certificate.counterexample)
     return {
-        "version": VERSIONS[any(map(_moves_block, plan.steps))],
+        "version": VERSIONS[
+            any(map(_moves_block, plan.steps)) or not all(t.is_plain for t in plan.types)
+        ],
         "meshes": [_mesh_to_dict(mesh) for mesh in meshes],
         "dtype": plan.source.dtype.name,
         "shape": list(plan.source.shape),
@@ -82,11 +86,11 @@ def _mesh_to_dict(mesh: Mesh) -> dict[str, Any]:
 
 def _type_to_dict(t: ArrayType, meshes: list[Mesh]) -> dict[str, Any]:
     pending = {t.pending_op: [p.text(t.mesh) for p in t.pending_axes]} if t.pending_op else {}
-    return {
-        "mesh": meshes.index(t.mesh),
-        "dims": [[part.text(t.mesh) for part in dim] for dim in t.dims],
-        "pending": pending,
-    }
+    dims: list[Any] = [[part.text(t.mesh) for part in dim] for dim in t.dims]
+    for i in range(t.ndim):
+        if t.segments_of(i):
+            dims[i] = t.dim_text(i)
+    return {"mesh": meshes.index(t.mesh), "dims": dims, "pending": pending}
 
 
 def _step_to_dict(step: Step, meshes: list[Mesh]) -> dict[str, Any]:
@@ -167,13 +171,19 @@ def _plan(data: Mapping[str, Any]) -> Plan:
     def read_type(item: Mapping[str, Any]) -> ArrayType:
         mesh = meshes[_one_of(item["mesh"], range(len(meshes)))]
         pending = item["pending"]
-        return ArrayType.of(
+        texts = {i: dim for i, dim in enumerate(item["dims"]) if isinstance(dim, str)}
+        plain = ArrayType.of(
             mesh,
             str(data["dtype"]),
             [_int(n) for n in data["shape"]],
-            [[_part(axis, mesh) for axis in dim] for dim in item["dims"]],
-            {op: [_part(axis, mesh) for axis in axes] for op, axes in pending.items()},
+            [() if i in texts else _parts(dim, mesh) for i, dim in enumerate(item["dims"])],
+            {op: _parts(axes, mesh) for op, axes in pending.items()},
         )
+        if not texts:
+            return plain
+        own = plain.shape, plain.dims, plain.pending_op, plain.pending_axes
+        segments = tuple(parse_dim(texts[i], mesh) if i in texts else () for i in range(plain.ndim))
+        return ArrayType(mesh, plain.dtype, *own, segments)
 
     return Plan(
         source=read_type(data["source"]),
@@ -278,6 +288,10 @@ def _action(item: Mapping[str, Any], after: ArrayType) -> Action:
 def _block(text: Any, mesh: Mesh) -> tuple[SubAxis, ...]:
     """``x,y:(2)3``."""
     return tuple(_part(axis, mesh) for axis in str(text).split(","))
+
+
+def _parts(texts: Any, mesh: Mesh) -> list[SubAxis]:
+    return [_part(axis, mesh) for axis in texts]
 
 
 def _part(text: Any, mesh: Mesh) -> SubAxis:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merge_parts, prime_parts, whole
+from redist.layout.axes import SubAxis, coordinates, merge_parts, prime_parts, whole
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import Grid, Ints, coordinates, grid, overlaps, total
+from redist.layout.tiles import Grid, Ints, grid, overlaps, total
 from redist.plan.rules import added_axes, difference, kept_axes, resolved_axes, union
-from redist.plan.schedule import Schedule, make_schedule, own_rows, source_ranges
+from redist.plan.schedule import OWN, list_cells, make_schedule, own_rows, source_ranges
 from redist.plan.steps import (
     Action,
     AllGather,
@@ -126,6 +126,8 @@ def traffic_of(
     >>> t.messages_range, [e * 4 // 2**20 for e in t.received_range]
     ((1, 2), [4, 8])
     """
+    if before.segments or after.segments:
+        return _span_traffic(before, after, topology)
     match action:
         case Slice():
             zeros = ((0, 0, 0),) * len(topology.levels)
@@ -139,50 +141,63 @@ def traffic_of(
             pieces = np.prod(count, axis=1, dtype=np.float64)
             if float(np.sum(pieces)) <= LISTED_REQUESTS:
                 schedule = make_schedule(have, need, topology)
-                return _list_traffic(schedule, have, need, before, after, topology, group)
+                ends = schedule.sender, schedule.receiver, schedule.level, schedule.elems()
+                return _list_traffic(*ends, before, after, topology, group)
             return _estimate_traffic(have, need, count, before, after, topology, group)
 
 
+def _span_traffic(before: ArrayType, after: ArrayType, topology: Topology) -> StepTraffic:
+    """The traffic of an exchange or a reduce_scatter where a type has segments; a message for each cell."""
+    nothing = np.zeros(0, dtype=np.int64)
+    columns = [(nothing,) * 4]
+    for cells in list_cells(before, after, topology):
+        far = cells.level != OWN
+        columns.append((cells.sender[far], cells.receiver[far], cells.level[far], cells.elems[far]))
+    sender, receiver, level, elems = (np.concatenate(c) for c in zip(*columns, strict=True))
+    return _list_traffic(sender, receiver, level, elems, before, after, topology, None)
+
+
 def _list_traffic(
-    schedule: Schedule,
-    have: Grid,
-    need: Grid,
+    sender: Ints,
+    receiver: Ints,
+    level_of: Ints,
+    elems: Ints,
     before: ArrayType,
     after: ArrayType,
     topology: Topology,
     group: tuple[SubAxis, ...] | None,
 ) -> StepTraffic:
-    elems = schedule.elems()
-    n_in, n_out = len(need.ranks), len(have.ranks)
+    """Pieces by sender, receiver, level where they meet, and elements."""
+    n_in, n_out = after.mesh.n_devices, before.mesh.n_devices
     levels = []
     size = 1
     for number, level in enumerate(topology.levels):
-        here = schedule.level == number
+        here = level_of == number
         worst_messages = worst_elems = shared = 0
-        for rows, grid_ in ((schedule.receiver[here], need), (schedule.sender[here], have)):
-            n = len(grid_.ranks)
+        for rows, mesh in ((receiver[here], after.mesh), (sender[here], before.mesh)):
+            n = mesh.n_devices
             worst_messages = max(worst_messages, int(np.bincount(rows, minlength=n).max()))
             sums = _sums(rows, elems[here], n)
             worst_elems = max(worst_elems, int(sums.max()))
             if level.link_fs:
-                blocks = grid_.ranks // size
+                blocks = mesh.rank_array() // size
                 shared = max(shared, int(_sums(blocks, sums, int(blocks.max()) + 1).max()))
         levels.append((worst_messages, worst_elems, shared))
         size = level.size or size
-    received = _sums(schedule.receiver, elems, n_in)
-    messages = np.bincount(schedule.receiver, minlength=n_in)
+    received = _sums(receiver, elems, n_in)
+    messages = np.bincount(receiver, minlength=n_in)
     over = group
     if over is None and before.mesh == after.mesh:
         over = tuple(
             part
             for part in prime_parts(before.mesh)
             for digit in [coordinates(before.mesh, [part])]
-            if bool(np.any(digit[schedule.sender] != digit[schedule.receiver]))
+            if bool(np.any(digit[sender] != digit[receiver]))
         )
     return StepTraffic(
         total(elems),
         _range(received),
-        int(_sums(schedule.sender, elems, n_out).max()),
+        int(_sums(sender, elems, n_out).max()),
         _range(messages),
         tuple(levels),
         merge_parts(over) if over is not None else (),

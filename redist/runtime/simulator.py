@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from redist.errors import RedistError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import whole
-from redist.layout.tiles import Ints, coordinates, grid
+from redist.layout.axes import coordinates, whole
+from redist.layout.tiles import Ints, box_of, grid, indices_of, tile_shapes
+from redist.plan.pieces import Piece, list_pieces
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT
 from redist.plan.rules import difference, resolved_axes
@@ -79,21 +80,18 @@ def random_tiles(t: ArrayType, seed: int = 0) -> dict[int, AnyArray]:
     dtype = t.dtype.to_numpy()
     classes = coordinates(t.mesh, t.pending_axes)
     parts = [_random(rng, t, dtype) for _ in range(int(classes.max()) + 1)]
-    lo, hi = grid(t).boxes()
     return {
-        int(rank): parts[classes[row]][_box(lo[row], hi[row])].copy()
-        for row, rank in enumerate(t.mesh.rank_array())
+        rank: parts[classes[row]][_tile(t, rank)].copy() for row, rank in enumerate(t.mesh.ranks)
     }
 
 
 def global_value(t: ArrayType, tiles: Tiles) -> AnyArray:
     """The global array that tiles of type t stand for; an error where replicas disagree."""
     classes = coordinates(t.mesh, t.pending_axes)
-    lo, hi = grid(t).boxes()
     parts = [np.zeros(t.shape, t.dtype.to_numpy()) for _ in range(int(classes.max()) + 1)]
     seen = [np.zeros(t.shape, np.bool_) for _ in parts]
-    for row, rank in enumerate(t.mesh.rank_array()):
-        box = _box(lo[row], hi[row])
+    for row, rank in enumerate(t.mesh.ranks):
+        box = _tile(t, rank)
         part, known = parts[classes[row]], seen[classes[row]]
         tile = tiles[int(rank)]
         overlap = known[box]
@@ -119,6 +117,8 @@ def is_correct(plan: Plan, before: Tiles, after: Tiles) -> bool:
 def _run_step(
     step: Step, before: ArrayType, tiles: Tiles, topology: Topology
 ) -> tuple[dict[int, AnyArray], dict[int, int]]:
+    if before.segments or step.after.segments:
+        return _move_pieces(step, before, tiles, topology)
     match step.action:
         case Slice():
             return _slice(step.action, before, step.after, tiles), {}
@@ -212,12 +212,53 @@ def _fetch(
     return out, received
 
 
+def _move_pieces(
+    step: Step, before: ArrayType, tiles: Tiles, topology: Topology
+) -> tuple[dict[int, AnyArray], dict[int, int]]:
+    """Every rank's new tile from the pieces of the step, where tiles have segments."""
+    shapes = tile_shapes(step.after)
+    out = {rank: _blank(step.after, np.array(shape)) for rank, shape in shapes.items()}
+    received: dict[int, int] = {}
+    pieces, _ = list_pieces(step.action, before, step.after, topology)
+    for piece in pieces:
+        taken, put = _indices(piece, sending=True), _indices(piece, sending=False)
+        data, tile = tiles[piece.sender][taken], out[piece.receiver]
+        if piece.sender != piece.receiver:
+            received[piece.receiver] = received.get(piece.receiver, 0) + data.nbytes
+        if piece.order == 0:
+            tile[put] = data
+        else:
+            assert before.pending_op is not None
+            tile[put] = combine(before.pending_op, before.dtype, tile[put], data)
+    return out, received
+
+
+def _indices(piece: Piece, sending: bool) -> tuple[Any, ...]:
+    """The places of a piece in one of its tiles, for every dim of the tile a list."""
+    lo, tile = (piece.src_lo, piece.src_shape) if sending else (piece.dst_lo, piece.dst_shape)
+    steps = piece.steps or tuple((dim, 1, 1) for dim in range(len(tile)))
+    every = [np.zeros(1, dtype=np.int64) for _ in tile]
+    for start, n, (dim, src, dst) in zip(lo, piece.shape, steps, strict=True):
+        places = (np.arange(n) + start) * (src if sending else dst)
+        every[dim] = (every[dim][:, None] + places).ravel()
+    return np.ix_(*every) or (...,)
+
+
 def _blank(t: ArrayType, shape: Ints) -> AnyArray:
     """A tile of type t full of identities where t is pending, of zeros elsewhere."""
     tile = np.zeros(tuple(int(n) for n in shape), t.dtype.to_numpy())
     if t.pending_op is not None:
         tile[...] = identity(t.pending_op, t.dtype)
     return tile
+
+
+def _tile(t: ArrayType, rank: int) -> tuple[Any, ...]:
+    """What a rank holds of the global array."""
+    if t.segments:
+        return np.ix_(*indices_of(t, rank)) or (...,)
+    box = box_of(t, rank)
+    assert box is not None
+    return tuple(slice(lo, hi) for lo, hi in box) or (...,)
 
 
 def _box(lo: Ints, hi: Ints) -> tuple[Any, ...]:
@@ -239,9 +280,7 @@ def _nbytes(tiles: Tiles, rank: int) -> int:
 
 
 def _check_tiles(t: ArrayType, tiles: Tiles) -> None:
-    lo, hi = grid(t).boxes()
-    for row, rank in enumerate(int(r) for r in t.mesh.rank_array()):
-        shape = tuple(int(n) for n in hi[row] - lo[row])
+    for rank, shape in tile_shapes(t).items():
         if rank not in tiles:
             raise RedistError(f"cannot simulate: rank {rank} has no tile")
         if tiles[rank].shape != shape or tiles[rank].dtype != t.dtype.to_numpy():

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, coordinates
 from redist.layout.cuts import Cut, cut_dim
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import Ints, coordinates
+from redist.layout.tiles import Ints
 
 Bools = NDArray[np.bool_]
 Chain = tuple[int, tuple[int, ...]]

@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from redist.errors import NoPlanError
+from redist.errors import NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.layout.tiles import common, grid, overlaps, total
+from redist.layout.tiles import held_in_both, total, volumes
 from redist.plan.plan import Alternative, Plan
 from redist.plan.rates import FLAT
 from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, resolved_axes
-from redist.plan.steps import Slice
+from redist.plan.steps import Exchange, ReduceScatter, Slice
 from redist.plan.topology import Topology
 from redist.synth.candidates import factors_of, standard_routes, within_ends
 from redist.synth.collectives.prime_shapes import floor_over_primes
@@ -78,6 +78,8 @@ def find_plan(request: Request) -> Plan:
     pricer = Pricer.of(source, target, request.topology, request.limit_bytes, request.donate)
     if source == target:
         return _plan(request, pricer, (), [], "exact")
+    if source.segments or target.segments:
+        return _span_plan(request, pricer)
     routes = standard_routes(request)
     best = min(
         (name for name in routes if pricer.fits(routes[name])),
@@ -101,6 +103,31 @@ def find_plan(request: Request) -> Plan:
     return _plan(request, pricer, routes[best], _alternatives(pricer, routes), "bounded", bound)
 
 
+def _span_plan(request: Request, pricer: Pricer) -> Plan:
+    """The plan between types of which one has segments: what moves goes straight to its place.
+
+    That is one exchange at the lower bound, or one reduce_scatter; where one reduction is resolved and
+    another is left pending, a local step behind it.
+    """
+    source, target = request.source, request.target
+    if request.strategy in ("collectives", "no_permute"):
+        raise RequestError(
+            f"cannot turn {source} into {target} with strategy {request.strategy!r}: named collectives move "
+            "even ranges, and a dim with segments is cut otherwise; use strategy 'auto'"
+        )
+    resolved, added = resolved_axes(source, target), added_axes(source, target)
+    stops = [target.with_pending(None, ()), target] if resolved and added else [target]
+    route: Path = tuple(
+        (ReduceScatter(stop) if resolved and number == 0 else Exchange(stop), stop)
+        for number, stop in enumerate(stops)
+    )
+    if not pricer.fits(route):
+        raise _over_limit(request, pricer.least_limit_bytes(route))
+    plan = _plan(request, pricer, route, _alternatives(pricer, {"direct": route}), "bounded")
+    is_best = request.objective == "bytes" and plan.received_bytes == plan.lower_bound_bytes
+    return replace(plan, search="exact") if is_best else plan
+
+
 def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Path]) -> NoPlanError:
     """The error that says the least limit known to do."""
     least = min(pricer.least_limit_bytes(route) for route in routes.values())
@@ -108,6 +135,10 @@ def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Path]) -> NoPla
         least = least_limit_bytes(request.source, request.target, request.donate)
     elif request.strategy != "direct":
         least = _least_limit(request, least, _is_capped(request, routes))
+    return _over_limit(request, least)
+
+
+def _over_limit(request: Request, least: int) -> NoPlanError:
     return NoPlanError(
         f"no plan fits the limit of {request.limit_bytes} bytes under strategy "
         f"{request.strategy!r}; the least that would do is {least} bytes",
@@ -316,10 +347,9 @@ def _naive(source: ArrayType, target: ArrayType) -> tuple[int, int]:
     itemsize = source.dtype.itemsize
     g = math.prod(part.size for part in source.pending_axes)
     whole = target.with_pending(None, ()).with_dims(((),) * target.ndim)
-    a, b = grid(source), grid(whole)
-    ia, ib = common(a, b)
-    lacking = total(b.volumes()) - total(overlaps(a, ia, b, ib))
-    reducing = 2 * (g - 1) * total(a.volumes()) // g if g > 1 else 0
+    _, _, both = held_in_both(source, whole)
+    lacking = total(volumes(whole)) - total(both)
+    reducing = 2 * (g - 1) * total(volumes(source)) // g if g > 1 else 0
     peak = source.tile_bytes + whole.tile_bytes + target.tile_bytes
     return (lacking + reducing) * itemsize, peak
 
@@ -347,10 +377,9 @@ def _floor(request: Request) -> int | None:
     source, target = request.source, request.target
     if added_axes(source, target):
         return None
-    a, b = grid(source), grid(target)
-    ia, ib = common(a, b)
-    lack = b.volumes()
-    lack[ib] -= overlaps(a, ia, b, ib)
+    _, rows, both = held_in_both(source, target)
+    lack = volumes(target)
+    lack[rows] -= both
     if request.objective == "bytes":
         return total(lack) << MESSAGE_BITS
     worst_bytes = int(lack.max()) * source.dtype.itemsize

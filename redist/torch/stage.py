@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from redist.layout.dtype import DType
-from redist.plan.pieces import Piece, Shape
+from redist.plan.pieces import Piece
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.reduce import identity
 from redist.runtime.copies.strided import c_strides
@@ -234,16 +234,16 @@ class DeviceStage:
         for together in self.staging.rounds:
             outgoing, incoming, own = self._parts_of(together)
             for packed, item, piece in self._places(outgoing, send):
-                packed.view(piece.shape).copy_(_box(sources[item], piece.src_lo, piece.shape))
+                packed.view(piece.shape).copy_(_view(sources[item], piece, sending=True))
             self.ranks.exchange(self._messages(outgoing, send), self._messages(incoming, receive))
             arrived = [
                 (piece, item, tensor.view(piece.shape))
                 for tensor, item, piece in self._places(incoming, receive)
             ]
             for item, piece in own:
-                arrived.append((piece, item, _box(sources[item], piece.src_lo, piece.shape)))
+                arrived.append((piece, item, _view(sources[item], piece, sending=True)))
             for piece, item, values in sorted(arrived, key=lambda entry: entry[0].order):
-                there = _box(targets[item], piece.dst_lo, piece.shape)
+                there = _view(targets[item], piece, sending=False)
                 if piece.order == 0:
                     there.copy_(values)
                 else:
@@ -296,7 +296,11 @@ def _aligned(n_bytes: int) -> int:
     return ceil_div(n_bytes, ALIGN) * ALIGN
 
 
-def _box(tile: torch.Tensor | None, lo: Shape, shape: Shape) -> torch.Tensor:
-    """A box of a tile, as a view."""
+def _view(tile: torch.Tensor | None, piece: Piece, sending: bool) -> torch.Tensor:
+    """A piece in its source or its target, as a view."""
     assert tile is not None, "a rank outside the mesh has no piece"
-    return tile[tuple(slice(a, a + n) for a, n in zip(lo, shape, strict=True))]
+    lo = piece.src_lo if sending else piece.dst_lo
+    own = tile.stride()
+    strides = piece.src_strides(own) if sending else piece.dst_strides(own)
+    start = tile.storage_offset() + sum(a * s for a, s in zip(lo, strides, strict=True))
+    return tile.as_strided(piece.shape, strides, start)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redist.errors import LayoutError, ParseError, RedistError
+from redist.layout.axes import coordinates
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import coordinates
 from tests.problems import oracle
 from tests.problems.strategies import chains, meshes
 from tests.tiers import sample

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 import redist
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, coordinates
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import (
     box_of,
     boxes_of,
     common,
-    coordinates,
     grid,
     overlaps,
     same_layout,

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.layout.axes import refined_parts
+from redist.layout.axes import coordinates, refined_parts
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import coordinates
 from redist.lower.calls import (
     Arrange,
     Axes,

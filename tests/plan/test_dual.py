@@ -9,7 +9,8 @@ import pytest
 
 from redist import LayoutError, Mesh, adjoint
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import coordinates, grid
+from redist.layout.axes import coordinates
+from redist.layout.tiles import grid
 from redist.plan.request import Request
 from redist.planner import dual_type
 from redist.runtime.simulator import simulate

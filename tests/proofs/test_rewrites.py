@@ -9,9 +9,9 @@ import numpy as np
 from proofs.theorems.rewrites import nests
 from redist.errors import StepError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, merge_parts, prime_parts
+from redist.layout.axes import SubAxis, coordinates, merge_parts, prime_parts
 from redist.layout.cuts import EvenCut
-from redist.layout.tiles import common, coordinates, grid, overlaps, same_layout
+from redist.layout.tiles import common, grid, overlaps, same_layout
 from redist.plan.memory import fixed_live_bytes
 from redist.plan.rates import FLAT
 from redist.plan.rules import type_after

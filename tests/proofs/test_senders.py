@@ -10,7 +10,7 @@ import numpy as np
 from proofs.theorems.senders import holder, key, load
 from redist.layout.tiles import grid
 from redist.plan.rates import FLAT
-from redist.plan.schedule import _choose_senders, _turns, make_schedule
+from redist.plan.schedule import _turns, choose_senders, make_schedule
 from redist.plan.topology import Level, Topology
 from tests.problems.strategies import random_pair
 
@@ -67,7 +67,7 @@ def test_the_holder_chosen_is_the_one_whose_turn_it_is() -> None:
         wanted = have.shards()[schedule.sender]
         keys = [key(int(held), 0, blocks) for held in have.shards()]
         order = sorted(range(len(keys)), key=lambda row: (keys[row], have.ranks[row]))
-        again, _ = _choose_senders(
+        again, _ = choose_senders(
             have, have.index[schedule.sender], need.ranks[schedule.receiver], FLAT
         )
         turns: Counter[int] = Counter()

@@ -8,9 +8,8 @@ import numpy as np
 
 from proofs.engine.symbols import end, holds, is_tile, quotient, start
 from proofs.theorems.tiles import digit, number
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, coordinates
 from redist.layout.cuts import EvenCut
-from redist.layout.tiles import coordinates
 from redist.text.units import ceil_div
 from tests.problems.oracle import devices, digits, holdings
 from tests.problems.strategies import divisors, random_mesh, random_op, random_shape, random_type

@@ -16,9 +16,9 @@ import numpy as np
 
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import refined_parts
+from redist.layout.axes import coordinates, refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.layout.tiles import Ints, coordinates, grid
+from redist.layout.tiles import Ints, grid
 from redist.pgas.tiles.arguments import dim_of, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room

@@ -98,13 +98,3 @@ def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
         strides.insert(0, step)
         step *= max(1, n)
     return tuple(strides)
-
-
-def is_run(shape: Sequence[int], tile: Sequence[int], itemsize: int) -> bool:
-    """Whether a box of this shape is one run of bytes in a tile.
-
-    >>> is_run((2, 6), (4, 6), 8), is_run((2, 3), (4, 6), 8)
-    (True, False)
-    """
-    strides = c_strides(tile, itemsize)
-    return not canonical(shape, itemsize, c_strides(shape, itemsize), strides).dims

@@ -187,5 +187,6 @@ def _can_open(target: AnyArray) -> bool:
 
 
 def _run_bytes(piece: Piece, itemsize: int) -> int:
-    source, target = c_strides(piece.src_shape, itemsize), c_strides(piece.dst_shape, itemsize)
+    source = piece.src_strides(c_strides(piece.src_shape, itemsize))
+    target = piece.dst_strides(c_strides(piece.dst_shape, itemsize))
     return canonical(piece.shape, itemsize, target, source).block

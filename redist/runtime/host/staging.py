@@ -9,13 +9,14 @@ from functools import partial
 import numpy as np
 
 from redist.plan.pieces import Piece
-from redist.runtime.copies.strided import is_run
+from redist.runtime.copies.strided import c_strides, canonical
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.runtime.ranks.node import RankGroup
 from redist.runtime.schedule.rounds import (
     Export,
     Exports,
     Rounds,
+    export_of,
     make_rounds,
     part_elems,
     parts_needed,
@@ -77,11 +78,9 @@ class MessageNeeds:
             if rank in (p.sender, p.receiver) and (p.sender in node) != (p.receiver in node)
         ]
         given = [p for p in stage_part.step.pieces if p.sender == rank and p.receiver not in node]
-        self.sent = [p for p in given if not is_run(p.shape, p.src_shape, stage_part.itemsize)]
+        self.sent = [p for p in given if not _is_run(p, stage_part.itemsize, True)]
         got = [p for p in stage_part.step.pieces if p.receiver == rank and p.sender not in node]
-        self.received = [
-            p for p in got if p.order or not is_run(p.shape, p.dst_shape, stage_part.itemsize)
-        ]
+        self.received = [p for p in got if p.order or not _is_run(p, stage_part.itemsize, False)]
         self.combined, self.given = [p for p in got if p.order], list[Piece]()
         if packing.must:
             self.combined, self.given = self.received, self.sent
@@ -112,6 +111,15 @@ class MessageNeeds:
     def _bytes(self, pieces: list[Piece], parts: int) -> int:
         sizes = (part_elems(p.shape, parts) * self.itemsize for p in pieces)
         return sum(ceil_div(n_bytes, self.align) * self.align for n_bytes in sizes)
+
+
+def _is_run(piece: Piece, itemsize: int, sending: bool) -> bool:
+    """Whether a piece is one run of bytes in its source or its target."""
+    if sending:
+        strides = piece.src_strides(c_strides(piece.src_shape, itemsize))
+    else:
+        strides = piece.dst_strides(c_strides(piece.dst_shape, itemsize))
+    return not canonical(piece.shape, itemsize, c_strides(piece.shape, itemsize), strides).dims
 
 
 Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -325,7 +333,7 @@ def _tell(
     asked = [
         [
             {
-                (p.src_lo, p.shape): mine[item][p.src_lo, p.shape]
+                export_of(p): mine[item][export_of(p)]
                 for p in stage_part.step.pieces
                 if p.sender == world.rank and p.receiver == peer != world.rank
             }

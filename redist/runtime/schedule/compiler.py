@@ -18,7 +18,14 @@ from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
-from redist.runtime.schedule.rounds import Export, RoundPart, Rounds, part_of, turn_of
+from redist.runtime.schedule.rounds import (
+    Export,
+    RoundPart,
+    Rounds,
+    export_of,
+    part_of,
+    turn_of,
+)
 from redist.runtime.schedule.stages import StagePart
 
 
@@ -167,10 +174,12 @@ class Compiler:
             item = round_part.item
             if self.kinds.get((self.rank, item)) != TileAt.POOL or round_part.turn:
                 continue
-            strides, itemsize = self.src_strides[item], self.parts[item].itemsize
-            for (lo, shape), offset in self.offsets[self.rank, item].items():
-                part = part_of(Piece(0, 0, 0, lo, lo, shape, shape, shape), round_part)
+            itemsize = self.parts[item].itemsize
+            for (lo, shape, steps), offset in self.offsets[self.rank, item].items():
+                whole = Piece(0, 0, 0, lo, lo, shape, shape, shape, steps)
+                part = part_of(whole, round_part)
                 if part is not None:
+                    strides = part.src_strides(self.src_strides[item])
                     form = canonical(part.shape, itemsize, c_strides(part.shape, itemsize), strides)
                     place = _offset(part.src_lo, strides)
                     moves.append(
@@ -255,26 +264,27 @@ class Compiler:
         """Base, offset and strides of a part in a neighbour's tile or pool, or in the own tile."""
         itemsize = self.parts[item].itemsize
         if piece.sender == self.rank:
-            strides = self.src_strides[item]
+            strides = part.src_strides(self.src_strides[item])
             return self.bases.source(item), _offset(part.src_lo, strides), strides, TileAt.SHARED
         kind = self.kinds[piece.sender, item]
         base = self.bases.neighbour(piece.sender, item)
         if kind == TileAt.POOL:
-            offset = self.offsets[piece.sender, item][piece.src_lo, piece.shape]
+            offset = self.offsets[piece.sender, item][export_of(piece)]
             return base, offset, c_strides(part.shape, itemsize), kind
         known = self.far_strides.get((piece.sender, item))
-        strides = known or c_strides(piece.src_shape, itemsize)
+        strides = part.src_strides(known or c_strides(piece.src_shape, itemsize))
         return base, _offset(part.src_lo, strides), strides, kind
 
     def _move(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> BufferCopy:
-        to = self.dst_strides[item]
+        to = part.dst_strides(self.dst_strides[item])
         form = canonical(part.shape, self.parts[item].itemsize, to, strides)
         return BufferCopy(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
 
     def _bring(self, part: Piece, item: int) -> BufferCopy:
         """The copy of a part of this rank's tile into a neighbour's."""
-        itemsize, of = self.parts[item].itemsize, self.src_strides[item]
-        to = c_strides(part.dst_shape, itemsize)
+        itemsize = self.parts[item].itemsize
+        of = part.src_strides(self.src_strides[item])
+        to = part.dst_strides(c_strides(part.dst_shape, itemsize))
         base = self.bases.open_target(part.receiver, item)
         form = canonical(part.shape, itemsize, to, of)
         own = self.bases.source(item)
@@ -356,21 +366,27 @@ class Compiler:
 
     def _place(self, item: int, part: Piece, sending: bool) -> tuple[int, int, Strided]:
         """Where a part lies in this rank's tile, walked in C order."""
-        strides = self.src_strides[item] if sending else self.dst_strides[item]
+        strides = self._strides(item, part, sending)
         tile = self.bases.source(item) if sending else self.bases.target(item)
         place = _offset(part.src_lo if sending else part.dst_lo, strides)
         return tile, place, _in_order(part.shape, self.parts[item].itemsize, strides)
+
+    def _strides(self, item: int, part: Piece, sending: bool) -> Strides:
+        """Strides of a part in this rank's tile."""
+        if sending:
+            return part.src_strides(self.src_strides[item])
+        return part.dst_strides(self.dst_strides[item])
 
     def _packing(
         self, item: int, part: Piece, tile: int, place: int, at: int, sending: bool
     ) -> BufferCopy:
         """The copy of a part into staging, or out of it."""
         itemsize = self.parts[item].itemsize
-        packed = c_strides(part.shape, itemsize)
+        packed, strides = c_strides(part.shape, itemsize), self._strides(item, part, sending)
         if sending:
-            form = canonical(part.shape, itemsize, packed, self.src_strides[item])
+            form = canonical(part.shape, itemsize, packed, strides)
             return BufferCopy(self.bases.send, at, tile, place, form)
-        form = canonical(part.shape, itemsize, self.dst_strides[item], packed)
+        form = canonical(part.shape, itemsize, strides, packed)
         return BufferCopy(tile, place, self.bases.receive, at, form)
 
 

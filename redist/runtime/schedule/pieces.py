@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, whole
+from redist.layout.axes import SubAxis, coordinates, whole
 from redist.layout.cuts import EvenCut
-from redist.layout.tiles import boxes_of, coordinates, tile_shapes
+from redist.layout.tiles import boxes_of, tile_shapes
 from redist.plan.pieces import Piece, Shape, list_pieces
 from redist.plan.rules import difference, resolved_axes
 from redist.plan.steps import AllReduce, Step

@@ -18,8 +18,14 @@ from redist.text.units import ceil_div
 # Place pieces in the pools of a node: every rank publishes each box once, however many read it.
 
 
-Export = tuple[Shape, Shape]
-"""A box of a tile that neighbours read: where it starts, and its shape."""
+Export = tuple[Shape, Shape, tuple[tuple[int, int, int], ...]]
+"""A box of a tile that neighbours read: where it starts, its shape, and the steps of its dims, if any."""
+
+
+def export_of(piece: Piece) -> Export:
+    """The box of the source that a piece is, the same for all pieces that are read from it."""
+    return piece.src_lo, piece.shape, tuple((dim, src, 1) for dim, src, _ in piece.steps)
+
 
 ALIGN = 64
 ALIGN_FROM = 65536
@@ -42,7 +48,7 @@ class Exports:
         boxes: dict[Export, None] = {}
         for p in pieces:
             if p.sender == rank and p.receiver != rank and p.receiver in node:
-                boxes[p.src_lo, p.shape] = None
+                boxes[export_of(p)] = None
         return Exports(tuple(boxes), itemsize, ALIGN if slot_bytes >= ALIGN_FROM else 1)
 
     def bytes_for(self, parts: int) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redist.layout.axes import SubAxis
+from redist.layout.axes import SubAxis, coordinates
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import Ints, coordinates
+from redist.layout.tiles import Ints
 from redist.synth.chains import EVERY, Bools
 from redist.synth.type_space import TypeSpace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.array_type import OPS, ArrayType
+from redist.layout.axes import coordinates
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import coordinates, grid
+from redist.layout.tiles import indices_of
 from tests.problems.problems import Problem
+from tests.problems.segments import KINDS, MESHES
+from tests.problems.segments import random_pair as random_layouts
 from tests.problems.strategies import DTYPES, random_mesh, random_pair, random_type
 
 Array = NDArray[Any]
@@ -43,6 +47,17 @@ def problems_for(size: int, seed: int) -> Iterator[Problem]:
         if found is not None:
             number += 1
             yield found
+
+
+def segment_problems(size: int, seed: int) -> Iterator[Problem]:
+    """Problems without end whose dims have segments: all kinds in turn, now and then large."""
+    rng = Random(seed)
+    for number in itertools.count(seed * 1000):
+        kind = (*KINDS, "pending")[number % 6]
+        factor = rng.choice((1, 1, 1, 40))
+        pair = random_layouts(number, rng.choice([n for n in MESHES if n <= size]), kind, factor)
+        dtype = rng.choice(SUMMABLE if kind == "pending" else DTYPES)
+        yield Problem(kind, *(ArrayType.parse(t.text(dtype), Mesh(t.mesh)) for t in pair))
 
 
 def _small(rng: Random, size: int) -> Problem | None:
@@ -112,12 +127,10 @@ def random_values(t: ArrayType, seed: int) -> dict[int, Array]:
     rng = np.random.default_rng(seed)
     classes = coordinates(t.mesh, t.pending_axes)
     parts = [_values(rng, t) for _ in range(int(classes.max()) + 1)]
-    lo, hi = grid(t).boxes()
-    tiles = {}
-    for row, rank in enumerate(t.mesh.rank_array()):
-        box = tuple(slice(int(a), int(b)) for a, b in zip(lo[row], hi[row], strict=True))
-        tiles[int(rank)] = np.array(parts[classes[row]][(..., *box)], order="C")
-    return tiles
+    return {
+        rank: np.array(parts[classes[row]][np.ix_(*indices_of(t, rank)) or (...,)], order="C")
+        for row, rank in enumerate(t.mesh.ranks)
+    }
 
 
 def _values(rng: np.random.Generator, t: ArrayType) -> Array:

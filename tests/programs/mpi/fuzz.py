@@ -13,7 +13,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from tests.programs.mpi.cases import problems_for
+from tests.programs.mpi.cases import problems_for, segment_problems
 from tests.programs.mpi.trial import WAYS, Case, Trial
 from tests.programs.together import all_well, main
 
@@ -23,9 +23,9 @@ TIMEOUT_S = 60.0
 CHECKS = WAYS
 
 
-def cases_for(size: int, seed: int) -> Iterator[Case]:
+def cases_for(size: int, seed: int, segments: bool = False) -> Iterator[Case]:
     """Cases without end: every way in turn, now and then several problems at once."""
-    stream = problems_for(size, seed)
+    stream = (segment_problems if segments else problems_for)(size, seed)
     rng = Random(seed)
     for number in itertools.count():
         way = WAYS[number % len(WAYS)]
@@ -36,10 +36,12 @@ def cases_for(size: int, seed: int) -> Iterator[Case]:
             yield Case({"": next(stream)}, way, number)
 
 
-def run_cases(comm: MPI.Comm, n: int, seed: int, options: dict[str, Any]) -> int:
+def run_cases(
+    comm: MPI.Comm, n: int, seed: int, options: dict[str, Any], segments: bool = False
+) -> int:
     """Run ``n`` cases; how many went wrong."""
     wrong = 0
-    for case in itertools.islice(cases_for(comm.size, seed), n):
+    for case in itertools.islice(cases_for(comm.size, seed, segments), n):
         wrong += not all_well(comm, case.way, Trial(case, comm, options).wrong(), str(case))
     return wrong
 
@@ -51,6 +53,7 @@ def arguments(n: int, timeout_s: float) -> tuple[argparse.Namespace, dict[str, A
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--transport", default="auto")
     parser.add_argument("--node-size", type=int, default=None)
+    parser.add_argument("--segments", action="store_true", help="dims have segments")
     parser.add_argument("--halves", action="store_true", help="two communicators (in memory only)")
     args = parser.parse_args()
     chosen = {"transport": args.transport, "node_size": args.node_size, "timeout_s": timeout_s}
@@ -66,7 +69,7 @@ def program() -> int:
     if args.halves:  # two communicators, each with problems of its own, at the same time
         part = comm.Split(comm.rank % 2)
         seed += comm.rank % 2
-    wrong = comm.allreduce(run_cases(part, args.n, seed, options), op=MPI.MAX)
+    wrong = comm.allreduce(run_cases(part, args.n, seed, options, args.segments), op=MPI.MAX)
     if args.halves:
         wrong += run_cases(comm, 2, seed - comm.rank % 2, options)
         part.Free()

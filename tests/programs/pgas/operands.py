@@ -10,8 +10,9 @@ import numpy as np
 from mpi4py import MPI
 
 from redist import ArrayType, Mesh
+from redist.layout.axes import coordinates
 from redist.layout.dtype import DType
-from redist.layout.tiles import box_of, coordinates
+from redist.layout.tiles import box_of
 from redist.pgas import memory as buffers
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.select import idle_parts

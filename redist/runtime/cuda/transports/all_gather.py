@@ -19,6 +19,7 @@ from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered, moves_of
 from redist.runtime.host.staging import GRAIN_BYTES, Staging
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Round
+from redist.runtime.schedule.rounds import Export, export_of
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
@@ -56,19 +57,19 @@ def claim_of(parts: Sequence[StagePart], rank: int, node: Sequence[int]) -> Gath
     >>> claim_of([part], 0, [0, 1]) is None
     True
     """
-    given: dict[int, list[tuple[int, Shape, Shape]]] = {}
+    given: dict[int, list[tuple[int, Export]]] = {}
     got: dict[int, list[tuple[int, Shape]]] = {}
     for item, part in enumerate(parts):
         for p in part.step.pieces:
             if p.sender == rank and p.receiver not in node:
-                given.setdefault(p.receiver, []).append((item, p.src_lo, p.shape))
+                given.setdefault(p.receiver, []).append((item, export_of(p)))
             elif p.receiver == rank and p.sender not in node:
                 got.setdefault(p.sender, []).append((item, p.shape))
     ranks = tuple(sorted({rank, *given, *got}))
     if len(ranks) < LEAST_RANKS or not len(given) == len(got) == len(ranks) - 1:
         return None
     first = next(iter(given.values()))
-    boxes = [(item, shape) for item, _, shape in first]
+    boxes = [(item, shape) for item, (_, shape, _) in first]
     if any(own != first for own in given.values()) or any(own != boxes for own in got.values()):
         return None
     return GatherClaim(ranks, tuple(boxes))
