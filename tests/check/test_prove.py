@@ -49,7 +49,7 @@ def test_even_tiles_are_proved_for_all_multiples():
 
 
 def test_one_byte_less_than_the_peak_is_refuted():
-    for plan in plans(60, seed=32):
+    for plan in plans(sample(20, of=60), seed=32):
         assert certify(plan, bound_bytes=plan.peak_bytes).verdict == "proved"
         if plan.peak_bytes:
             refuted = certify(plan, bound_bytes=plan.peak_bytes - 1)
@@ -102,7 +102,7 @@ def test_delaying_any_release_across_the_peak_is_refuted():
 
 def test_bringing_an_allocation_forward_to_the_peak_is_refuted():
     early = 0
-    for plan in filter(one_set, plans(sample(60, of=200), seed=35)):
+    for plan in filter(one_set, plans(sample(40, of=200), seed=35)):
         moment = peak_moments(plan)[0] if plan.steps else 0
         for number, step in enumerate(plan.steps):
             for i, event in enumerate(step.events):
@@ -149,7 +149,7 @@ def test_no_proof_is_vacuous():
 def test_multiples_of_even_dims_stay_within_the_formula():
     """Plan the same steps for larger arrays: their peaks are what the certificate promised."""
     compared = 0
-    for problem in problems(80, seed=39, kinds=("even", "sub-axes")):
+    for problem in problems(sample(27, of=80), seed=39, kinds=("even", "sub-axes")):
         plan = synthesize(problem.source, problem.target, strategy="direct")
         if not all(t.is_even for t in plan.types) or not plan.steps:
             continue
@@ -163,7 +163,7 @@ def test_multiples_of_even_dims_stay_within_the_formula():
             widest = max(t.tile_bytes for t in larger)
             assert again.peak_bytes <= tiles + max(widest // 8, min(2**20, widest // 2))
             compared += 1
-    assert compared > 60
+    assert compared > sample(20, of=60)
 
 
 def test_with_a_limit_the_proof_is_about_this_array():

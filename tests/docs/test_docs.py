@@ -5,9 +5,11 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import nullcontext
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,13 +30,11 @@ PROGRAMS = [
 ]
 """Programs that no command of their page runs."""
 
-MPIRUN = """#!{python}
-import os, sys
-from redist.launch.launcher import find_launcher
-n_ranks, program, *rest = sys.argv[2:]
-assert sys.argv[1] == "-n" and program == "python", sys.argv
-command = find_launcher().command(int(n_ranks), rest)
-os.execv(command[0], command)
+MPIRUN = """#!/bin/sh
+test "$1" = -n && test "$3" = python || exit 99
+n_ranks=$2
+shift 3
+exec {command} "$@"
 """
 
 
@@ -77,6 +77,14 @@ def drawn_by(shown: Command) -> list[str]:
     return re.findall(r"--svg (\S+)", shown.line)
 
 
+@cache
+def mpirun_line() -> str:
+    """How a shell starts ``$n_ranks`` ranks of this Python; found once, not by every command."""
+    counts = "1234567"
+    words = find_launcher().command(int(counts), [])
+    return " ".join('"$n_ranks"' if word == counts else shlex.quote(word) for word in words)
+
+
 @pytest.fixture
 def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An empty folder, in which `redist`, `python` and `mpirun` are those under test."""
@@ -85,7 +93,7 @@ def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     scripts = {
         "redist": f'#!/bin/sh\nexec "{sys.executable}" -m redist.cli "$@"\n',
         "python": f'#!/bin/sh\nexec "{sys.executable}" "$@"\n',
-        "mpirun": MPIRUN.format(python=sys.executable),
+        "mpirun": MPIRUN.format(command=mpirun_line()),
     }
     for name, text in scripts.items():
         (programs / name).write_text(text, encoding="utf-8")

@@ -22,6 +22,7 @@ from redist.runtime.schedule.pieces import StepPieces, pieces_of_copy, pieces_of
 from redist.runtime.simulator import random_tiles, simulate
 from redist.synth.find import find_plan
 from tests.problems.problems import problems
+from tests.tiers import sample
 
 NODES = Topology((Level("node", 4, 0, 100_000), Level("network", None, 2_000_000, 100_000)))
 
@@ -72,7 +73,7 @@ def run(step: Step, before: ArrayType, tiles: Any, phases: dict[int, Any]) -> di
 @pytest.mark.parametrize("strategy", ["auto", "collectives", "no_permute", "direct"])
 def test_pieces_give_what_the_simulator_gives(strategy: str) -> None:
     checked = set()
-    for number, problem in enumerate(problems(40, seed=5, devices=(4, 6, 8))):
+    for number, problem in enumerate(problems(sample(20, of=40), seed=5, devices=(4, 6, 8))):
         if problem.source.global_elems > 3000:
             continue
         topology = (FLAT, NODES)[number % 2]
@@ -93,7 +94,7 @@ def test_pieces_give_what_the_simulator_gives(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", ["auto", "collectives"])
 def test_pieces_cover_every_tile_once_and_both_ends_know_them(strategy: str) -> None:
     n = 0
-    for step, before, topology in steps_of(50, 6, strategy=strategy):
+    for step, before, topology in steps_of(sample(20, of=50), 6, strategy=strategy):
         phases = phases_by_rank(step, before, topology)
         count = max(map(len, phases.values()))
         for k in range(count):
@@ -108,7 +109,7 @@ def test_pieces_cover_every_tile_once_and_both_ends_know_them(strategy: str) -> 
             for rank, shape in tile_shapes(step.after).items():
                 check_cover(phases[rank][k], rank, shape, count)
             n += 1
-    assert n > 35
+    assert n > sample(12, of=35)
 
 
 def check_cover(phase: StepPieces, rank: int, shape: tuple[int, ...], n_phases: int) -> None:
@@ -130,7 +131,7 @@ def check_cover(phase: StepPieces, rank: int, shape: tuple[int, ...], n_phases: 
 
 def test_bytes_received_are_those_of_the_plan() -> None:
     n = 0
-    for step, before, topology in steps_of(40, 7):
+    for step, before, topology in steps_of(sample(20, of=40), 7):
         if step.op == "all_reduce":
             continue
         phases = phases_by_rank(step, before, topology)

@@ -263,7 +263,7 @@ def test_beyond_its_budget_a_search_is_bounded_and_its_bound_is_true(
     strategy, objective, monkeypatch
 ):
     n_bounded = 0
-    drawn = problems(sample(16, of=160), seed=31, kinds=("even", "uneven"), devices=(12, 16, 24))
+    drawn = problems(sample(12, of=160), seed=31, kinds=("even", "uneven"), devices=(12, 16, 24))
     for number, problem in enumerate(drawn):
         topology, work = TOPOLOGIES[number % 2], (3_000, 200_000)[number // 2 % 2]
         a, b = problem.source, problem.target

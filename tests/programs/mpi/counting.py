@@ -13,6 +13,8 @@ from redist.runtime.shm import segments
 
 PAUSE_S = 0.002
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
+PYTHONS_OWN = 0
+"""The domain of what is no array; NumPy's arrays have another."""
 Change = Callable[..., Any]
 
 
@@ -40,9 +42,9 @@ class Count:
         self.look()
         live: Any = segments._LIVE
         live.add, live.drop = self._add, self._drop
-        objects = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, 0)])
+        objects = tracemalloc.take_snapshot().traces
         tracemalloc.stop()
-        self.objects = sum(statistic.size for statistic in objects.statistics("filename"))
+        self.objects = sum(one.size for one in objects if one.domain == PYTHONS_OWN)
         self.most -= self.objects
 
     def look(self) -> None:
