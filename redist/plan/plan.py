@@ -12,7 +12,6 @@ from redist.plan.memory import holder_classes, live_bytes, source_events
 from redist.plan.rates import FLAT
 from redist.plan.steps import Event, Step
 from redist.plan.topology import Topology
-from redist.text.svg import write_if
 
 if TYPE_CHECKING:
     from redist.torch.run_plan import TorchPlan
@@ -175,6 +174,7 @@ class Plan:
         ``topology`` says which of several replicas sends; give the one that the plan was made for.
         """
         from redist.draw.picture import draw
+        from redist.text.svg import write_if
 
         return write_if(draw(self, topology), path)
 
@@ -189,6 +189,7 @@ class Plan:
         Returns the page and writes it to ``path`` too; ``topology`` as for :meth:`svg`.
         """
         from redist.draw.picture import make_page
+        from redist.text.svg import write_if
 
         return write_if(make_page(self, topology), path)
 

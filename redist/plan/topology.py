@@ -14,11 +14,6 @@ from redist.errors import TopologyError
 from redist.layout.cuts import Index
 from redist.text.units import ceil_div
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover
-    import tomli as tomllib
-
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -205,6 +200,11 @@ def format_topology(topology: Topology) -> str:
 
 def read_tables(path: str | Path) -> dict[str, Any]:
     """The tables of a topology file: levels, and what computing costs."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:  # pragma: no cover
+        import tomli as tomllib
+
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

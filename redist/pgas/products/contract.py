@@ -9,11 +9,10 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from redist.arrange.one_operation import PlacedOperation
 from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
@@ -31,6 +30,9 @@ from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.products import multiply_stacks
+
+if TYPE_CHECKING:
+    from redist.arrange.one_operation import PlacedOperation
 
 
 def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> T:
@@ -67,6 +69,8 @@ def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> Arra
         x, y = given
         if made is None:
             return contract(x, y, la, lb, lo, name)
+        from redist.arrange.one_operation import PlacedOperation
+
         types = x.type, y.type
         return _contract_in(x, y, replace(product, types=types), PlacedOperation(types, made), None)
 

@@ -11,12 +11,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from redist.arrange.ein_graph import EinNode
-from redist.arrange.one_operation import PlacedOperation, place_operation
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
@@ -27,6 +25,10 @@ from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.plan.rates import ONE_NODE, device_costs
 from redist.runtime.ranks.collectives import all_fit, least_available
+
+if TYPE_CHECKING:  # brought along by the first join, which is planned
+    from redist.arrange.ein_graph import EinNode
+    from redist.arrange.one_operation import PlacedOperation
 
 # Labels of dims as text: ``ij,jk->ik``; which operand has which, and what the result keeps.
 
@@ -144,6 +146,8 @@ class Product:
     @property
     def node(self) -> EinNode:
         """The same as the only node of a program."""
+        from redist.arrange.ein_graph import EinNode
+
         notation, sizes = label_dims([t.shape for t in self.types], self.labels, self.lo)
         operands = tuple(~k for k in range(len(self.types)))
         return EinNode(notation, operands, sizes, self.join, self.op, self.dtype)
@@ -175,6 +179,8 @@ def place(product: Product, free_bytes: int | None = None) -> PlacedOperation:
     >>> print(place(Product.of(a, b, (0, 1), (1, 2), (0, 2))).result)
     f64[4096, 8] sum{x}
     """
+    from redist.arrange.one_operation import place_operation
+
     costs = device_costs(product.on_device)
     return place_operation(product.node, product.types, ONE_NODE, costs, free_bytes)
 

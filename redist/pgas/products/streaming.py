@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
 
-from redist.arrange.one_operation import PlacedOperation
 from redist.errors import LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
@@ -15,6 +15,9 @@ from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import traffic
 from redist.text.units import ceil_div
+
+if TYPE_CHECKING:
+    from redist.arrange.one_operation import PlacedOperation
 
 # Two operands in blocks of a label that both have: none grows beyond its own tile.
 
