@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from redist.launch.launcher import environment, find_launcher
+from tests.programs.checks import Job, Run, items, must_hold
 from tests.programs.launch import alone, default_mpi, one_worker
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,11 +36,12 @@ ON_PYTORCH = ("weight_refit",)
 """Those that need PyTorch and no MPI; tests/torch runs them."""
 WITH_SCIKIT_LEARN = ("cluster_shapes",)
 """Those that need scikit-learn; tests/learn runs them."""
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
 
 
 def run(ranks: int, program: list[str]) -> str:
-    env = {**environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    env = {**environment(), **dict.fromkeys(ONE_THREAD, "1")}
     with alone():
         done = subprocess.run(
             find_launcher().command(ranks, program),
@@ -55,16 +57,23 @@ def test_every_example_is_tested() -> None:
     assert all(len(p.read_text().splitlines()) < 130 for p in (ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize(
-    "ranks",
-    [
-        2,
-        *(
-            pytest.param(n, marks=pytest.mark.slow("every example on 3 and 4 ranks too"))
-            for n in (3, 4)
-        ),
-    ],
+ON_TWO = Job(
+    2,
+    tuple(
+        Run("scripts", (f"examples/{name}.py", said, *options))
+        for name, (options, said) in SMALL.items()
+    ),
+    ONE_THREAD,
 )
+
+
+@pytest.mark.parametrize(("job", "run", "check"), [*items([ON_TWO])])
+def test_examples_run_one_after_another(job: Job, run: Run, check: str) -> None:
+    must_hold(job, run, check)
+
+
+@pytest.mark.slow("every example in a job of its own, on 3 and 4 ranks too")
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize("name", SMALL)
 def test_example_checks_its_result(name: str, ranks: int) -> None:
     options, said = SMALL[name]

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
@@ -78,12 +79,18 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@lru_cache(maxsize=1)
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Everything in a file; of the last one it is remembered, for the next question about it."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
     """Line and full name of everything a file imports, also inside functions."""
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package.pop()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -98,8 +105,7 @@ def imports_of(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, inner if unit_of(inner) in RANK else "redist"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_point_down(path: Path) -> None:
+def imports_must_point_down(path: Path) -> None:
     unit = unit_of(module_name(path))
     assert unit in RANK, f"{path.name} is in no layer: give {unit!r} a place in LAYERS"
     for line, name in imports_of(path):
@@ -113,10 +119,9 @@ def test_imports_point_down(path: Path) -> None:
             assert RANK[unit_of(name)] < RANK[unit], f"{where}: imports point down only"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_nothing_beside_the_package_is_named_in_it(path: Path) -> None:
+def nothing_beside_the_package_is_named(path: Path) -> None:
     """Not by a string either: the installed package knows no ``bench``, ``proofs`` or ``tests``."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             assert not re.match(r"(?:bench|proofs|tests)\.[a-z_.]+$", node.value), node.value
 
@@ -220,11 +225,10 @@ INSIDE = [
 ]
 
 
-@pytest.mark.parametrize("path", INSIDE, ids=module_name)
-def test_one_word_for_one_thing(path: Path) -> None:
+def one_word_for_one_thing(path: Path) -> None:
     """A layout is a *type*; other systems' words stay at the border to them."""
     other = re.compile(r"(?i)(?:^|_)(?:shardings?|specs?|placements?|distributions?)(?:$|_)")
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names = [node.name]
         elif isinstance(node, ast.arg):
@@ -234,6 +238,14 @@ def test_one_word_for_one_thing(path: Path) -> None:
         else:
             continue
         assert not [name for name in names if other.search(name)], f"{path}:{node.lineno} {names}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_module_imports_downwards_and_keeps_to_the_words(path: Path) -> None:
+    imports_must_point_down(path)
+    nothing_beside_the_package_is_named(path)
+    if path in INSIDE:
+        one_word_for_one_thing(path)
 
 
 @pytest.mark.parametrize("name", ["jax", "torch"])

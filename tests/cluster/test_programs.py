@@ -12,7 +12,7 @@ MPI_BYTES = ("--mpi-bytes", str(2**20))
 """Pages that MPI takes for messages by TCP; what redist allocates is counted without them."""
 
 JOBS = [
-    Job(8, (Run("mpi.fuzz", ("--n", str(sample(9, of=45)), "--seed", "84")),), hosts=4),
+    Job(8, (Run("mpi.fuzz", ("--n", str(sample(9, of=45)), "--seed", "84"), slow=MORE),), hosts=4),
     Job(
         8,
         (
@@ -25,6 +25,7 @@ JOBS = [
         4,
         (
             Run("mpi.links"),
+            Run("mpi.fuzz", ("--n", "9", "--seed", "44")),
             Run("mpi.faults", slow=MORE),
             Run("mpi.failures", ("raise",), slow=MORE),
             Run("mpi.failures", ("late",), slow=MORE),

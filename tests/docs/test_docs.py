@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ import pytest
 
 from redist.launch.launcher import environment, find_launcher
 from tests.docs.documents import DOCUMENTS, LANGUAGES, ROOT, Command, Document, Program
+from tests.programs.checks import Job, Run, items, must_hold
 from tests.programs.launch import alone, one_worker
 
 IMAGES = ROOT / "docs" / "images"
@@ -49,13 +51,40 @@ def title(shown: object) -> str:
     return str(shown)
 
 
+def is_first_half(shown: Command | Program, number: int) -> bool:
+    """Whether ``make test`` starts it: of the jobs on how-to pages, every second."""
+    return "how-to" not in shown.page or number % 2 == 0
+
+
 def marks(shown: Command | Program, needs_ranks: bool, number: int) -> list[pytest.MarkDecorator]:
-    """Jobs run one after the other; of those on how-to pages, ``make test`` starts every second."""
+    """Jobs run one after the other."""
     if not needs_ranks:
         return []
-    first = "how-to" not in shown.page or number % 2 == 0
     half = pytest.mark.slow("the other half of the jobs that how-to pages show")
-    return [one_worker] if first else [one_worker, half]
+    own = pytest.mark.slow("programs of pages in jobs of their own; they ran in one with others")
+    if not is_first_half(shown, number):
+        return [one_worker, half]
+    return [one_worker] if isinstance(shown, Command) else [one_worker, own]
+
+
+def missing_library(program: Program) -> tuple[str, str] | None:
+    """What a program needs and is not here, and the target of make that has it."""
+    for name, target in (("jax", "frameworks"), ("torch", "frameworks"), ("sklearn", "learn")):
+        uses = rf"^(import|from) ({name}|redist\.{target})\b"
+        if re.search(uses, program.text, re.MULTILINE) and find_spec(name) is None:
+            return name, target
+    return None
+
+
+def shared_jobs() -> Iterator[Job]:
+    """Programs of pages, by their ranks; a Python for every rank of each would take longer than they do."""
+    runs: dict[int, list[Run]] = {}
+    for number, one in enumerate(PROGRAMS):
+        if one.n_ranks > 1 and is_first_half(one, number) and missing_library(one) is None:
+            name = f"{one.page}:{one.name}"
+            runs.setdefault(one.n_ranks, []).append(Run("scripts", (name, "")))
+    for ranks, several in runs.items():
+        yield Job(ranks, tuple(several))
 
 
 def without_times(text: str) -> str:
@@ -146,10 +175,10 @@ def test_every_picture_is_drawn_by_a_command() -> None:
     ids=title,
 )
 def test_programs_run(program: Program, tmp_path: Path) -> None:
-    for name, target in (("jax", "frameworks"), ("torch", "frameworks"), ("sklearn", "learn")):
-        uses = rf"^(import|from) ({name}|redist\.{target})\b"
-        if re.search(uses, program.text, re.MULTILINE) and find_spec(name) is None:
-            pytest.skip(f"needs {name}: make {target} has an environment with it")
+    missing = missing_library(program)
+    if missing is not None:
+        name, target = missing
+        pytest.skip(f"needs {name}: make {target} has an environment with it")
     path = tmp_path / program.name
     path.write_text(program.text, encoding="utf-8")
     command = [sys.executable, str(path)]
@@ -160,6 +189,11 @@ def test_programs_run(program: Program, tmp_path: Path) -> None:
             command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=120
         )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("job", "run", "check"), [*items(shared_jobs())])
+def test_programs_run_one_after_another(job: Job, run: Run, check: str) -> None:
+    must_hold(job, run, check)
 
 
 SESSIONS = [page for page in DOCUMENTS if any(">>> " in text for text in page.blocks("python"))]

@@ -46,7 +46,8 @@ def with_numpy(ranks: int, slow: str = "") -> Job:
 
 JOBS = [
     with_numpy(1),
-    with_numpy(3),
+    with_numpy(2),
+    with_numpy(3, slow=SEVERAL),
     with_numpy(4, slow=SEVERAL),
     job(2, "spilling", "--without-gpu"),
     job(3, "spilling", "--without-gpu", slow=SEVERAL),
@@ -67,7 +68,7 @@ ON_LINUX = [
     job(4, "donating", "--pretend"),
     job(2, "mistakes", "--pretend", "ipc"),
     job(2, "mistakes", "--pretend", "apart"),
-    job(3, "mistakes", "--pretend", "ipc"),
+    job(3, "mistakes", "--pretend", "ipc", slow=SEVERAL),
     job(3, "mistakes", "--pretend", "apart", slow=SEVERAL),
 ]
 """Ranks open each other's memory by names under /proc or /dev/shm."""

@@ -64,7 +64,15 @@ def test_the_file_is_read_back(tmp_path: Path, topology: Topology) -> None:
 
 @one_worker
 @pytest.mark.skipif(LAUNCHER is None, reason="needs mpirun")
-@pytest.mark.parametrize("options", [(), ("--node-size", "2")], ids=["one node", "two nodes"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(
+            (), marks=pytest.mark.slow("a node alone: the lowest of two levels"), id="one"
+        ),
+        pytest.param(("--node-size", "2"), id="two nodes"),
+    ],
+)
 def test_ranks_measure_themselves(tmp_path: Path, options: tuple[str, ...]) -> None:
     path = tmp_path / "here.toml"
     done = job(4, "-m", "redist.measure.calibrate", "--output", str(path), *options)

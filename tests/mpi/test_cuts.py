@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.programs.launch import one_worker, run
+from tests.tiers import sample
 
 
 @one_worker
-@pytest.mark.parametrize(("ranks", "n"), [(1, 60), (4, 40)])
+@pytest.mark.parametrize(("ranks", "n"), [(1, sample(20, of=60)), (4, sample(14, of=40))])
 def test_shrinking_tiles_are_moved_like_even_ones(ranks: int, n: int) -> None:
     done = run("shrinking", ranks, "--n", str(n), "--seed", "3")
     assert done.status == 0, done.output
