@@ -44,7 +44,7 @@ from redist.layout.axes import SubAxis
 from redist.plan.steps import AllToAll, Slice
 from redist.text.units import ceil_div
 
-p, q, a, b, c, d, u, w, n, k, g, m = symbols("p q a b c d u w n k g m")
+p, q, a, b, c, d, u, w, n, k, g, m, r = symbols("p q a b c d u w n k g m r")
 e, f, v, have, want, mesh, both = symbols("e f v have want mesh both")
 PRIME = (p >= 2, a >= 1, c >= 1)
 
@@ -84,9 +84,17 @@ def _room() -> Iterator[Obligation]:
         lambda: n == (k * p) * d,
     )
     yield claimed(
-        "room: and is then even again",
-        (k >= 1, d >= 1, n == k * d),
-        lambda: [n % k == 0, ceil_div(n, k) == d],
+        "room: and is then even again, with nothing left over",
+        (k >= 1, d >= 1, n == d * k, n == q * k + r, r >= 0, r < k),
+        lambda: [q == d, r == 0],
+    )
+    yield claimed(
+        "room: which is what division leaves over",
+        (k >= 1,),
+        lambda: [n == (n // k) * k + n % k, n % k >= 0, n % k < k],
+    )
+    yield claimed(
+        "room: and tiles of d indices", (k >= 1, d >= 1, n == k * d), lambda: ceil_div(n, k) == d
     )
 
 
