@@ -19,6 +19,7 @@ from redist.pgas.structures import replaced
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import (
     OUTSIDE,
+    RUNTIME,
     ElementExchange,
     R,
     RankTraffic,
@@ -50,23 +51,25 @@ class TileMover:
     def __call__(self, *tiles: Tile | None) -> Any:
         """**Collective.** The new tile, or those of several moves."""
         if not is_watched():
-            return self._run(tiles)
+            return self._run(tiles, RUNTIME)
         with standing_at(self.moves[0].line):
-            return self._run(tiles)
+            return self._run(tiles, traffic())
 
-    def _run(self, tiles: tuple[Tile | None, ...]) -> Any:
+    def _run(self, tiles: tuple[Tile | None, ...], by: RankTraffic) -> Any:
         if len(tiles) > 1:
-            pairs = zip(self.moves, tiles, strict=True)
-            several = {str(i): self._of(move, tile) for i, (move, tile) in enumerate(pairs)}
-            made, _ = traffic().redistribute_together(several, self.comm, self.prepared)
-            return tuple(made.values())
-        own = self._of(self.moves[0], tiles[0])
+            return self._run_together(tiles, by)
+        move = self.moves[0]
+        own = TileMove(tiles[0], move.source, move.target, move.shape, self.memory, self.prepared)
         if self.begins:
-            return traffic().start(own, self.comm)
-        return traffic().redistribute(own, self.comm, None)[0]
+            return by.start(own, self.comm)
+        return by.redistribute(own, self.comm, None)[0]
 
-    def _of(self, move: MoveOf, tile: Tile | None) -> TileMove:
-        return TileMove(tile, move.source, move.target, move.shape, self.memory, self.prepared)
+    def _run_together(self, tiles: tuple[Tile | None, ...], by: RankTraffic) -> Any:
+        own = {
+            str(number): TileMove(tile, move.source, move.target, move.shape, self.memory)
+            for number, (move, tile) in enumerate(zip(self.moves, tiles, strict=True))
+        }
+        return tuple(by.redistribute_together(own, self.comm, self.prepared)[0].values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,13 +295,14 @@ def plan_move(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int
     return synthesize(source, target, limit_bytes=limit_bytes, topology=found.topology)
 
 
-_RUNTIME = RuntimeTraffic()
-_TRAFFIC: ContextVar[RankTraffic] = ContextVar("traffic", default=_RUNTIME)
+RUNTIME = RuntimeTraffic()
+"""The traffic in force where nobody looks on."""
+_TRAFFIC: ContextVar[RankTraffic] = ContextVar("traffic", default=RUNTIME)
 
 
 def is_watched() -> bool:
     """**Local.** Whether another traffic than the runtime's own is in force here."""
-    return _TRAFFIC.get() is not _RUNTIME
+    return _TRAFFIC.get() is not RUNTIME
 
 
 def traffic() -> RankTraffic:
