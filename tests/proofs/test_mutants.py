@@ -101,6 +101,9 @@ LONG = {
     "staging not rounded down",
     "staging up to the larger end",
     "freed a step too early",
+    "a turn that never comes",
+    "places with dims swapped",
+    "parts for every dim",
 }
 """Found by an obligation that Z3 takes seconds to settle."""
 
