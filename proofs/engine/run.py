@@ -12,7 +12,9 @@ from importlib import import_module
 from proofs.engine.theorem import PROVED, REFUTED, UNKNOWN, Obligation, Theorem, Twin
 
 ROOM = "proofs.theorems"
-ORDER = "tiles rules rewrites normal_form memory allocations exchange pending rounds pairing senders".split()
+ORDER = (
+    "tiles factors rules rewrites normal_form memory allocations exchange pending rounds pairing senders"
+).split()
 """In which order theorems build on each other; others follow."""
 EXIT = {PROVED: 0, REFUTED: 1, UNKNOWN: 2}
 """Exit status of a verdict."""

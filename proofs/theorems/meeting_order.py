@@ -22,6 +22,7 @@ nobody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import z3
 
@@ -143,17 +144,14 @@ def used_too_early(done: Sequence[Task]) -> list[int]:
     return late
 
 
+@dataclass(frozen=True, slots=True)
 class _Mover:
     """A move that only has a number."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    number: int
+    begins: bool = False
 
     def __call__(self) -> int:
-        return self.number
-
-    def start(self) -> int:
-        """Its number, too."""
         return self.number
 
 

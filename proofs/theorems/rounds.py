@@ -288,7 +288,7 @@ def _turns() -> Iterator[Obligation]:
 
 def _slots() -> Iterator[Obligation]:
     itemsize, start = symbols("itemsize start")
-    one, two = ((0,), (n,)), ((1,), (m,))
+    one, two = ((0,), (n,), ()), ((1,), (m,), ())
     for align in (1, 64):
         both, only = Exports((one, two), itemsize, align), Exports((one,), itemsize, align)
 

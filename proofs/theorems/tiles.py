@@ -1,9 +1,10 @@
 """Tiles: they cover every index, and who holds the same tile is who differs on unused axes only.
 
 Statement. A dim of size n is cut into k tiles of c = n / k rounded up; tile i is
-[min(i c, n), min(i c + c, n)). A device's tile number along a dim is the mixed-radix number of its
-digits on the axes (or parts of axes) that cut the dim, major first; its box is the product of its
-tiles. For every number of dims and axes and all their sizes:
+[min(i c, n), min(i c + c, n)). A ragged dim has tiles between any edges that rise from 0 to n.
+A device's tile number along a dim is the mixed-radix number of its digits on the axes (or parts of
+axes) that cut the dim, major first; its box is the product of its tiles. For every number of dims and
+axes and all their sizes:
 every index of the array lies in the box of some device; devices whose digits agree on all used
 axes hold the same box; devices that differ on a used axis hold no index in common, so if either
 holds anything they hold different boxes. Axes that carry a pending reduction count as unused: along
@@ -18,6 +19,8 @@ i of k and digit d into i s + d of k s. So tuples of digits and numbers correspo
 The same induction over all parts of all axes says that every combination of digits is one device.
 *Digits*: the obligations "digit: ..." say that ``coordinates`` finds the digits of a part of an
 axis in the number of a device, and that joining or splitting parts changes no tile number.
+*Edges*: the obligations "edges: ..." are an induction over the tiles of a ragged dim. They say of it what
+"cover" and "disjoint" say of even tiles, whose edges rise too.
 *Dims*: an induction over dims, with one dim as its base ("cover", "disjoint", "same tile") and
 "dims: step" as its step. Axes are used once, so digits for one more dim can be chosen freely: "cover"
 along the new dim extends a device that covers the others. Boxes meet if they meet along every dim;
@@ -61,6 +64,7 @@ def digit(device: int, stride: int, rest: int, size: int) -> int:
 def obligations() -> Iterator[Obligation]:
     """See the module."""
     yield from _one_dim()
+    yield from _edges()
     yield from _numbers()
     yield from _dims()
 
@@ -89,6 +93,27 @@ def _one_dim() -> Iterator[Obligation]:
     yield Obligation(
         "size: only the last that is not empty is short", (*TILE, i + 1 < k, later, hi - lo != c)
     )
+
+
+def _edges() -> Iterator[Obligation]:
+    """Tile i is [lo, hi), whatever the edges, if they rise from 0 to n; a later one begins at ``on``."""
+    lo, hi, on, far, more = z3.Ints("lo hi on far more")
+    rising = (lo >= 0, lo <= hi)
+    before, here = z3.And(*below(j, lo)), z3.And(lo <= j, j < hi)
+    yield Obligation("edges: base, before the first tile is nothing", (lo == 0, j >= 0, before))
+    yield Obligation(
+        "edges: step, an index is in a tile before or in this one, not in both",
+        (*rising, *below(j, hi), z3.Not(z3.Xor(before, here))),
+    )
+    yield Obligation(
+        "edges: step, tiles further on begin behind", (*rising, hi <= on, on <= far, hi > far)
+    )
+    yield Obligation(
+        "edges: so an index of this tile is in none of them", (*rising, hi <= on, here, j >= on)
+    )
+    yield Obligation("edges: lengths add up to rising ones", (lo >= 0, more >= 0, lo + more < lo))
+    even = (start(n, c, 0) == 0, start(n, c, i) <= start(n, c, i + 1), start(n, c, k) == n)
+    yield Obligation("edges: those of even tiles rise from 0 to n", (*TILE, z3.Not(z3.And(*even))))
 
 
 def _numbers() -> Iterator[Obligation]:
@@ -206,12 +231,13 @@ def _show_empty_too(v: Mapping[str, int]) -> Shown:
 THEOREM = Theorem(
     "tiles",
     "Tiles of a type cover every index; devices that differ only on unused axes hold the same box, "
-    "devices that differ on a used axis share no index. Uneven tiles, parts of axes and any number "
-    "of dims and axes included.",
-    "Induction over the axes of a dim (numbers) and over the dims (boxes); base and step are "
-    "obligations.",
-    "Ragged cuts and block-cyclic dims. That an axis is used once is checked when a type is made, "
-    "not here. Integers have no limit here; arrays of 2**63 bytes and more are refused.",
+    "devices that differ on a used axis share no index. Uneven tiles, tiles between any rising edges, "
+    "parts of axes and any number of dims and axes included.",
+    "Induction over the axes of a dim (numbers), the tiles of a ragged dim (edges) and the dims (boxes); "
+    "base and step are obligations.",
+    "Dims that are dealt in blocks or have segments: theorem factors. That an axis is used once is "
+    "checked when a type is made, not here. Integers have no limit here; arrays of 2**63 bytes and more "
+    "are refused.",
     obligations,
     (
         Twin("tile rounded down", _rounded_down, _show_rounded_down),

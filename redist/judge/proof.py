@@ -26,6 +26,7 @@ from redist.text.units import format_bytes
 
 THEOREMS = {
     "tiles": "tiles cover every index; devices that differ on unused axes alone hold the same",
+    "factors": "dims with segments: an index lies in one tile of one segment, at one place of it",
     "rules": "every step keeps the global array",
     "exchange": "every device receives exactly what it lacks, and none can do with less",
     "pending": "how many receives combining partial values takes, and that fewer are not enough",
@@ -68,6 +69,8 @@ def list_gaps(plan: Plan) -> list[str]:
         out.append(f"that no plan is better (the {searched}), and the modelled time")
     if plan.target.pending_op is not None:
         out.append("that the lower bound is the least: tested, where a reduction stays pending")
+    if plan.steps and not all(t.is_plain for t in plan.types):
+        out.append("the theorems about steps, where dims have segments: tested, not proved")
     out.append("memory of Python and MPI, and of a communicator's control pages and tables")
     if any(s.received_bytes and s.staging_bytes < LEAST_POOL_BYTES for s in plan.steps):
         least = format_bytes(LEAST_POOL_BYTES)
@@ -78,6 +81,7 @@ def list_gaps(plan: Plan) -> list[str]:
 def rests_on(plan: Plan) -> list[str]:
     """Names of the theorems of ``proofs/`` that say the same for every size."""
     needed = {
+        "factors": not all(t.is_plain for t in plan.types),
         "rules": bool(plan.steps),
         "exchange": plan.received_bytes > 0,
         "pending": any(t.pending_op is not None for t in plan.types),

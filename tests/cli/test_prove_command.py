@@ -17,7 +17,7 @@ from proofs.engine.run import theorems
 from redist import Mesh, synthesize
 from redist.check.families import unit_dims
 from redist.check.replay import check_plan
-from redist.judge.proof import THEOREMS, Proof, holds_for, rests_on
+from redist.judge.proof import THEOREMS, Proof, holds_for, list_gaps, rests_on
 from redist.judge.simulation import Sample, run_sample, smallest
 from redist.plan.plan import Certificate
 from redist.plan.rates import FLAT
@@ -286,6 +286,11 @@ def test_theorems_that_it_names_are_there() -> None:
     still = rests_on(synthesize("f32[8]", "f32[8{x}]", mesh=MESH))
     assert still == ["tiles", "rules", "memory", "allocations"]
     assert "pending" in rests_on(synthesize("f32[8] sum{x}", "f32[8]", mesh=MESH))
+    assert "factors" not in rests_on(plan)
+    dealt = synthesize("f32[9{x/2}]", "f32[9]", mesh=MESH)
+    assert "factors" in rests_on(dealt)
+    assert any("where dims have segments" in gap for gap in list_gaps(dealt))
+    assert not any("where dims have segments" in gap for gap in list_gaps(plan))
 
 
 def test_the_smallest_array_is_right_and_is_covered() -> None:

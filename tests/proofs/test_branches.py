@@ -85,7 +85,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "make_rounds": (lambda a, b, slot: make_rounds((a, b), (1, 2), slot), "0 0 0"),
     "Exports": (
-        lambda n, m, p, size: Exports((((0,), (n,)), ((1,), (m,))), size, 64).offsets(p, 7),
+        lambda n, m, p, size: Exports((((0,), (n,), ()), ((1,), (m,), ())), size, 64).offsets(p, 7),
         "1 1 1 1",
     ),
     "rounds_for": (rounds_for, "0 0"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import pytest
 
 from proofs.engine.theorem import REFUTED
+from redist.layout import segments
 from redist.plan import memory
 from redist.runtime.ranks.control_page import ControlPage
 from redist.runtime.schedule import rounds
@@ -40,6 +42,18 @@ def bound_by_peaks(route: Any) -> Any:
 
 def slot_behind(board: Any, parity: int, slot_bytes: Any) -> Any:
     return board.pool_address + (slot_bytes if parity else 0)
+
+
+def joined_uneven(one: Any, other: Any) -> Any:
+    return replace(one, size=one.size * other.size)
+
+
+def dealt_swapped(factor: Any) -> Any:
+    return segments._simplify(factor)[::-1]
+
+
+def added_once(one: Any, other: Any) -> Any:
+    return one
 
 
 WRONG: dict[str, tuple[str, Any, str, Any]] = {
@@ -90,6 +104,9 @@ WRONG: dict[str, tuple[str, Any, str, Any]] = {
         "hop_live_bytes",
         lambda source, target, before, after, first, donate: before.tile_bytes,
     ),
+    "factors joined across an uneven cut": ("factors", None, "_times_factor", joined_uneven),
+    "a deal whose blocks and turns are swapped": ("factors", None, "_simplify", dealt_swapped),
+    "a neighbour forgotten": ("factors", None, "_add", added_once),
     "slots one behind the other": ("pairing", ControlPage, "slot", slot_behind),
 }
 """Theorem, where the function stands (None: as the theorem imports it), its name, what is put there."""
