@@ -41,6 +41,7 @@ from redist.errors import (
 )
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.layout.scalapack import from_scalapack, to_scalapack
 from redist.layout.specs_and_placements import (
     from_partition_spec,
     from_placements,
@@ -108,6 +109,7 @@ __all__ = [
     "explain",
     "from_partition_spec",
     "from_placements",
+    "from_scalapack",
     "jax",
     "memory_limit",
     "pgas",
@@ -120,6 +122,7 @@ __all__ = [
     "synthesize",
     "to_partition_spec",
     "to_placements",
+    "to_scalapack",
     "torch",
     "trace",
 ]

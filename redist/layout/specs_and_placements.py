@@ -10,6 +10,7 @@ A conversion that would lose something is refused with the reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -18,9 +19,11 @@ import numpy as np
 
 from redist.errors import ConversionError
 from redist.layout.array_type import ArrayType
+from redist.layout.axes import whole
 from redist.layout.cuts import Ints
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
+from redist.layout.segments import Factor
 from redist.text.units import count_of
 
 SpecEntry: TypeAlias = str | tuple[str, ...] | None
@@ -38,6 +41,30 @@ class Shard:
     """
 
     dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class StridedShard:
+    """The mesh axis cuts ``dim`` after axes to its right, which cut it into ``split_factor`` before.
+
+    >>> StridedShard(0, 4)
+    StridedShard(dim=0, split_factor=4)
+    """
+
+    dim: int
+    split_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedShard:
+    """The mesh axis cuts the dims ``dims``, read as one, in proportion to ``local_units``, as in veScale.
+
+    >>> RaggedShard((0,), (3, 3, 4))
+    RaggedShard(dims=(0,), local_units=(3, 3, 4))
+    """
+
+    dims: tuple[int, ...]
+    local_units: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +87,7 @@ class Partial:
     reduce_op: str = "sum"
 
 
-Placement: TypeAlias = Shard | Replicate | Partial
+Placement: TypeAlias = Shard | StridedShard | RaggedShard | Replicate | Partial
 
 
 def to_partition_spec(t: ArrayType) -> tuple[SpecEntry, ...]:
@@ -143,17 +170,19 @@ by y, or replicate over y and leave that step to PyTorch's own redistribute
     order = {name: number for number, (name, _) in enumerate(t.mesh.axes)}
     out: list[Placement] = [Replicate() for _ in order]
     for i, dim in enumerate(t.dims):
-        names = [part.name for part in dim]
-        if names != sorted(names, key=order.__getitem__):
-            raise ConversionError(
-                f"cannot convert {t} to placements: dim {i} is cut by {', then '.join(names)}, but "
-                f"placements cut in the order of the mesh ({', '.join(order)}); order its axes so"
-            )
+        lengths = _ragged_lengths(t, i)
+        if lengths is not None:
+            unit = math.gcd(*lengths) or 1
+            out[order[dim[0].name]] = RaggedShard((i,), tuple(n // unit for n in lengths))
+            continue
         reason = _other_tiles(t, i)
         if reason is not None:
             raise ConversionError(f"cannot convert {t} to placements: {reason}")
+        names = [part.name for part in dim]
         for name in names:
-            out[order[name]] = Shard(i)
+            before = [n for n in names[: names.index(name)] if order[n] > order[name]]
+            factor = math.prod(t.mesh.size(n) for n in before)
+            out[order[name]] = StridedShard(i, factor) if factor > 1 else Shard(i)
     for part in t.pending_axes:
         out[order[part.name]] = Partial(_REDUCE_OP_OF[str(t.pending_op)])
     return tuple(out)
@@ -175,7 +204,11 @@ def from_placements(
 
     PyTorch's ``_StridedShard``, by which FSDP cuts what tensor parallelism has cut already, is an axis
     that comes after those to its right: (``_StridedShard(0, split_factor=4)``, ``Shard(0)``) on
-    ``dp=2, tp=4`` is ``{tp,dp}``.
+    ``dp=2, tp=4`` is ``{tp,dp}``. veScale's ``RaggedShard(dims, local_units)`` is a ragged dim, if its tiles
+    end where a row of the first of its dims ends:
+
+    >>> print(from_placements((RaggedShard((0, 1), (3, 1)),), Mesh(x=2), "f32", (8, 6)))
+    f32[8{x=6;2}, 6]
     """
     items = _list_entries("placements", placements, "give one per mesh axis")
 
@@ -189,12 +222,13 @@ def from_placements(
             "give one per dim"
         )
     dims: list[list[str]] = [[] for _ in shape]
+    ragged: dict[int, tuple[str, tuple[int, ...]]] = {}
     pending: dict[str, list[str]] = {}
     for (name, size), item in reversed(list(zip(mesh.axes, items, strict=True))):
         kind = type(item).__name__
-        if kind in ("Shard", "_StridedShard"):
+        if kind in ("Shard", "StridedShard", "_StridedShard", "RaggedShard"):
             try:
-                _insert_axis(dims, name, item, mesh)
+                _cut(dims, ragged, name, item, mesh, shape)
             except ConversionError as problem:
                 raise refuse(f"axis {name}: {problem}") from None
         elif kind == "Partial":
@@ -216,11 +250,87 @@ def from_placements(
         reason = _other_tiles(t, i)
         if reason is not None:
             raise refuse(reason)
-    return t
+    return _with_lengths(t, ragged) if ragged else t
 
 
-def _insert_axis(dims: list[list[str]], name: str, item: object, mesh: Mesh) -> None:
-    """Put an axis among those that cut its dim: before those right of it, or after some of them."""
+Ragged = dict[int, tuple[str, tuple[int, ...]]]
+"""By dim: the axis that cuts it raggedly, and the lengths of its tiles."""
+
+
+def _cut(
+    dims: list[list[str]],
+    ragged: Ragged,
+    name: str,
+    item: object,
+    mesh: Mesh,
+    shape: Sequence[int],
+) -> None:
+    """Put an axis where a placement says that it cuts."""
+    if type(item).__name__ == "RaggedShard":
+        dim = _ragged_dim(item, shape)
+        ragged[dim] = name, _ragged_units(item, mesh.size(name), shape)
+    else:
+        dim = _insert_axis(dims, name, item, mesh)
+    if dim in ragged and dims[dim]:
+        raise ConversionError(f"dim {dim} is ragged, and cut by {', '.join(dims[dim])} as well")
+
+
+def _with_lengths(t: ArrayType, ragged: Ragged) -> ArrayType:
+    """The same type with ragged dims."""
+    segments = tuple(
+        ((Factor(n, (whole(t.mesh, ragged[i][0]),), lengths=ragged[i][1]),),) if i in ragged else ()
+        for i, n in enumerate(t.shape)
+    )
+    return ArrayType(t.mesh, t.dtype, t.shape, t.dims, t.pending_op, t.pending_axes, segments)
+
+
+def _ragged_dim(item: object, shape: Sequence[int]) -> int:
+    """The first of the dims that a RaggedShard reads as one."""
+    dims = tuple(getattr(item, "dims", ()))
+    if not dims or dims != tuple(range(dims[0], dims[0] + len(dims))):
+        raise ConversionError(f"dims {dims!r} do not follow each other")
+    if dims[0] < 0 or dims[-1] >= len(shape):
+        raise ConversionError(
+            f"there are no dims {dims!r}; the array has {count_of(len(shape), 'dim')}"
+        )
+    if math.prod(shape[: dims[0]]) != 1:
+        raise ConversionError(
+            f"dims before dim {dims[0]} have more than one index; cut the first dims"
+        )
+    return dims[0]
+
+
+def _ragged_units(item: object, size: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The lengths of the tiles of a RaggedShard along its first dim."""
+    dims, units = tuple(getattr(item, "dims", ())), tuple(getattr(item, "local_units", ()))
+    n_elems = math.prod(shape[d] for d in dims)
+    row = math.prod(shape[d] for d in dims[1:])
+    if len(units) != size or sum(units) == 0:
+        raise ConversionError(f"{len(units)} units {units!r} for {size} devices")
+    if n_elems % sum(units):
+        raise ConversionError(f"{n_elems} elements are not a multiple of {sum(units)} units")
+    lengths = tuple(unit * (n_elems // sum(units)) for unit in units)
+    if any(n % max(row, 1) for n in lengths):
+        raise ConversionError(
+            f"tiles of {lengths} elements end within a row of {row}; a type cuts whole rows of dim {dims[0]}"
+        )
+    return tuple(n // max(row, 1) for n in lengths)
+
+
+def _ragged_lengths(t: ArrayType, dim: int) -> tuple[int, ...] | None:
+    """The lengths of the tiles of a dim that one axis cuts raggedly; None for a plain dim."""
+    segments = t.segments_of(dim)
+    if not segments:
+        return None
+    only = segments[0][0] if len(segments) == 1 and len(segments[0]) == 1 else None
+    if only is None or not only.lengths or len(only.axes) != 1:
+        _check_plain(t, "placements")
+    assert only is not None
+    return only.lengths
+
+
+def _insert_axis(dims: list[list[str]], name: str, item: object, mesh: Mesh) -> int:
+    """Put an axis among those that cut its dim: before those right of it, or after some; the dim."""
     dim: object = getattr(item, "dim", None)
     if not isinstance(dim, int) or isinstance(dim, bool):
         raise ConversionError(f"dim {dim!r} is not an int")
@@ -231,6 +341,7 @@ def _insert_axis(dims: list[list[str]], name: str, item: object, mesh: Mesh) -> 
     if place is None:
         raise ConversionError(f"the axes after it that cut dim {dim} do not cut it into {factor}")
     dims[dim].insert(place, name)
+    return dim % len(dims)
 
 
 def _place_after(names: Sequence[str], factor: int, mesh: Mesh) -> int | None:

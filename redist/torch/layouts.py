@@ -11,14 +11,16 @@ from typing import Any
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.distributed.tensor.placement_types import Partial, Placement
+from torch.distributed.tensor.placement_types import Partial, Placement, _StridedShard
 
 from redist.errors import ConversionError, RedistError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from redist.layout.specs_and_placements import Partial as PartialOver
+from redist.layout.specs_and_placements import RaggedShard as RaggedOver
 from redist.layout.specs_and_placements import Replicate as ReplicateOver
+from redist.layout.specs_and_placements import StridedShard as StridedOver
 from redist.layout.specs_and_placements import from_placements, to_placements
 
 # Element types of PyTorch as ours, and back.
@@ -182,6 +184,13 @@ def placements_of(t: ArrayType) -> tuple[Any, ...]:
             out.append(Replicate())
         elif isinstance(placement, PartialOver):
             out.append(Partial(placement.reduce_op))
+        elif isinstance(placement, StridedOver):
+            out.append(_StridedShard(placement.dim, split_factor=placement.split_factor))
+        elif isinstance(placement, RaggedOver):
+            raise ConversionError(
+                f"cannot convert {t} to placements of PyTorch: it has none for ragged dims; move the array "
+                "to a plain type first"
+            )
         else:
             out.append(Shard(placement.dim))
     return tuple(out)
