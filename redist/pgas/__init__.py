@@ -44,7 +44,7 @@ from redist.pgas.elementwise.unary import (
     floor, imag, isfinite, isinf, isnan, log, log1p, log2, log10, logical_not, negative, positive,
     real, reciprocal, round, sign, signbit, sin, sinh, sqrt, square, tan, tanh, trunc,
 )  # fmt: skip
-from redist.pgas.indexing.boolean import nonzero
+from redist.pgas.indexing.boolean import compress, nonzero
 from redist.pgas.namespace_info import (
     API_VERSIONS, __array_namespace_info__, can_cast, finfo, iinfo, isdtype, result_type,
 )  # fmt: skip
@@ -92,7 +92,7 @@ __all__ = [
     "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "average", "bincount",
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
     "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "column_names",
-    "complex64", "complex128", "concat", "conj", "copysign", "corrcoef", "cos", "cosh",
+    "complex64", "complex128", "compress", "concat", "conj", "copysign", "corrcoef", "cos", "cosh",
     "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diag", "diff", "digitize", "divide", "e",
     "ein", "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft",
     "finfo", "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "from_function",

@@ -22,12 +22,12 @@ from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
 from redist.pgas.memory import DEVICE, TileMemory, memory_for
-from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arguments import takes_any_array
 from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.devices import is_gpu, kind_of
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, mesh_of, must_be_type, parse_dims
 from redist.pgas.tiles.move import tile_shape
-from redist.pgas.tiles.tiled import Tile, Tiled, own_box
+from redist.pgas.tiles.tiled import Tile, Tiled, own_boxes
 from redist.runtime.cuda.arrays import fill_with
 from redist.runtime.mpi_library import why_alone
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -78,12 +78,11 @@ def make(
     tile = None if own is None else memory.empty(own, t.dtype.to_numpy(), t.tile_bytes)
     made = Array(t, comm, tile, memory)
     if tile is not None and fill is not None and tile.size:
-        if anywhere and memory.on_device:
-            memory.write(_write_at_once, tile, own_box(made), fill)
-        elif memory.on_device:
-            memory.write(_carry_over, tile, own_box(made), fill)
-        else:
-            memory.write(write_parts, tile, own_box(made), fill)
+        write = write_parts
+        if memory.on_device:
+            write = _write_at_once if anywhere else _carry_over
+        for part, box in own_boxes(made):
+            memory.write(write, part, box, fill)
     return made
 
 
@@ -192,14 +191,14 @@ def ones(
 
 
 @asked
-@takes_array
+@takes_any_array
 def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, with any contents."""
     return _like(x, dtype, None, device)
 
 
 @asked
-@takes_array
+@takes_any_array
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of one value."""
     value = np.asarray(to_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
@@ -211,14 +210,14 @@ def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = 
 
 
 @asked
-@takes_array
+@takes_any_array
 def zeros_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of zeros."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 @asked
-@takes_array
+@takes_any_array
 def ones_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of ones."""
     return full_like(x, 1, dtype=dtype, device=device)
@@ -334,7 +333,7 @@ def to_numbers(obj: Any) -> Any:
 
 def _like(x: Tiled, dtype: Any, fill: Callable[[Tile, Box], None] | None, device: Any) -> Array:
     kind = x.dtype if dtype is None else np.dtype(dtype)
-    t = ArrayType(x.mesh, dtype_of(kind), x.shape, x.type.dims)
+    t = x.type.with_pending(None, ()).with_dtype(dtype_of(kind))
     where = kind_of(x) if device is None else device
     return make(x.shape, kind, fill, t, comm=x.comm, device=where, anywhere=True)
 

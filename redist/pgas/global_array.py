@@ -32,7 +32,7 @@ from redist.pgas.tiles import devices
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.layouts import line_mesh, must_be_type, parse_target
 from redist.pgas.tiles.move import move, move_as_asked, resolve_pending
-from redist.pgas.tiles.tiled import Tile
+from redist.pgas.tiles.tiled import Tile, tile_in
 from redist.pgas.ufuncs import call_ufunc
 from redist.pgas.worker_processes import refuse_workers
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -109,10 +109,11 @@ class Array(Methods):
     @asked
     def copy(self) -> Array:
         """**Local.** Copy the array: the same values in new tiles."""
-        if self.tile is None:
+        own = tile_in(self)
+        if own is None:
             return self.new(self.type, None)
-        tile = self.memory.empty(self.tile.shape, self.dtype, self.type.tile_bytes)
-        np.copyto(tile, self.tile)
+        tile = self.memory.empty(own.shape, self.dtype, self.type.tile_bytes)
+        np.copyto(tile, own)
         return self.new(self.type, tile)
 
     __copy__ = copy
@@ -129,7 +130,7 @@ class Array(Methods):
                 "store a.local and a.type, and use pgas.from_local"
             )
         on_device = self.memory.on_device
-        return _restore, (on_device, self.type, self.tile, self.comm.rank, self.comm.size)
+        return _restore, (on_device, self.type, tile_in(self), self.comm.rank, self.comm.size)
 
     # The standard's own
 

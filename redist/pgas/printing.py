@@ -6,7 +6,7 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.pgas.tiles.devices import name_of
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import Tiled, tile_in
 
 CORNER = 3
 """Elements shown along each dim."""
@@ -27,13 +27,14 @@ def format_array(a: Tiled) -> str:
     if op is not None:
         over = ", ".join(str(part) for part in dict.fromkeys(p.name for p in a.type.pending_axes))
         head += f": the {op} over {over} is pending"
-    if a.tile is None:
+    tile = tile_in(a)
+    if tile is None:
         return f"{head}\n  rank {a.comm.rank} holds nothing of it"
-    corner = a.memory.host(a.tile[(slice(CORNER),) * a.tile.ndim])
+    corner = a.memory.host(tile[(slice(CORNER),) * tile.ndim])
     body = np.array2string(corner, precision=4, separator=", ", threshold=50)
-    more = "" if corner.shape == a.tile.shape else " ..."
+    more = "" if corner.shape == tile.shape else " ..."
     what = "tile" if op is None else f"only its part of the {op}"
-    lines = [head, f"  rank {a.comm.rank}, {what} {list(a.tile.shape)}:{more}"]
+    lines = [head, f"  rank {a.comm.rank}, {what} {list(tile.shape)}:{more}"]
     lines += [f"    {line}" for line in body.splitlines()]
     if op is not None:
         lines.append("  for all values, call a.gather() on every rank")

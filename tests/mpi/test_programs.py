@@ -27,6 +27,10 @@ RANDOM: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] = [
     (4, (9, 18), ("--halves",), ()),
     (4, (0, 27), (), PURE),
     (3, (9, 27), ("--node-size", "2"), PURE),
+    *((ranks, (0, 300), ("--segments",), ()) for ranks in (1, 2, 3, 6)),
+    (4, (18, 300), ("--segments",), ()),
+    (4, (0, 60), ("--segments", "--node-size", "2"), ()),
+    (4, (0, 60), ("--segments", "--transport", "mpi"), ()),
 ]
 """Cases against the simulator: ranks, how many (0: left out), arguments, variables.
 

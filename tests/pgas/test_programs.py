@@ -80,7 +80,7 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
 
 ON_ONE = ("spilling", "aliasing", "staging", "tracing", "reading")
 """What ``make test`` looks at on one rank alone."""
-ON_THREE = ("limits", "mistakes", "reaching", *PROGRAMS, "planned", "traffic", "spmd")
+ON_THREE = ("limits", "mistakes", "reaching", *PROGRAMS, "planned", "traffic", "spmd", "segments")
 """And on three: what ranks must agree on."""
 
 PROMISES = [
@@ -99,7 +99,17 @@ PROMISES = [
     promised(3, ("traffic",), "--messages", slow=SEVERAL),
     promised(
         4,
-        ("limits", "many_arrays", "tracing", "mistakes", "traffic", *PROGRAMS, "planned", "spmd"),
+        (
+            "limits",
+            "many_arrays",
+            "tracing",
+            "mistakes",
+            "traffic",
+            *PROGRAMS,
+            "planned",
+            "spmd",
+            "segments",
+        ),
         slow=SEVERAL,
     ),
     promised(4, ("staging",), "--messages", slow=SEVERAL),

@@ -13,7 +13,7 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.standard_limits import takes_out
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
-from redist.pgas.tiles.arguments import kind_of_value, takes_array
+from redist.pgas.tiles.arguments import kind_of_value, takes_any_array
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     ChosenTypes,
@@ -28,8 +28,8 @@ from redist.pgas.tiles.arranging import (
 )
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, resolved_type, with_dtype
-from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.tiles.move import as_plain, move, resolve_pending
+from redist.pgas.tiles.tiled import T, Tile, Tiled, tile_in
 
 SCALARS = (bool, int, float, complex)
 Number = bool | int | float | complex | np.generic
@@ -61,16 +61,48 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
     for x in arrays:
         if x.memory is not memory:
             check_alike(function.__name__, *arrays)
+    if t.segments:
+        return _apply_to_segments(function, operands, arrays)
     if memory.is_ghost and (arranger := current_arranger()) is not None:
         return arranger.call(_arranged(function, operands, arrays), arrays)
     if len(arrays) > 1 and any(x.type is not t and x.type != t for x in arrays[1:]):
         _check_together(function, arrays)
+        if any(x.type.segments for x in arrays):
+            return _apply_to_segments(function, operands, arrays)
         *ends, t = meet(tuple(x.type for x in arrays))
         operands = _with_arrays(operands, [move(x, e) for x, e in zip(arrays, ends, strict=True)])
     elif t.pending_op is not None and not _stays_pending(function, operands, t):
         arrays = [resolve_pending(x) for x in arrays]
         operands, t = _with_arrays(operands, arrays), arrays[0].type
     return _apply_in(function, operands, t)
+
+
+def _apply_to_segments(
+    function: Callable[..., Any], operands: tuple[Any, ...], arrays: list[Tiled]
+) -> Any:
+    """Arrays of one type tile by tile, whatever a tile is; others are moved to plain types before."""
+    first = arrays[0]
+    t = first.type
+    if t.pending_op is not None or any(x.type != t for x in arrays):
+        return apply(function, *_with_arrays(operands, [as_plain(x) for x in arrays]))
+    for x in arrays:
+        first.memory.check_room(x.type.tile_bytes)
+    tiles = [tile_in(x) if isinstance(x, Tiled) else _scalar(function, x) for x in operands]
+    kinds: list[Any] = [
+        x.dtype
+        if isinstance(x, Tiled)
+        else type(x)
+        if isinstance(x, SCALARS)
+        else np.asarray(x).dtype
+        for x in operands
+    ]
+    dtype = result_dtype(function, *kinds)
+    made = with_dtype(t, dtype_of(dtype))
+    if tile_in(first) is None:
+        return first.new(made, None)
+    if first.memory.on_device:
+        return first.new(made, on_device.compute_in(first.memory, function, tiles, kinds, dtype))
+    return first.new(made, np.asarray(function(*tiles)))
 
 
 def _with_arrays(operands: Sequence[Any], arrays: Sequence[Tiled]) -> tuple[Any, ...]:
@@ -189,21 +221,25 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
         _check_together(function, [here, other])
         if np.broadcast_shapes(here.shape, other.shape) != here.shape:
             raise ShapeError(f"cannot update {here.shape} with {other.shape}: it would grow")
-        value = move(other, operand_type(other.type, here.type))
+        if here.type.segments and other.shape == here.shape:
+            value = move(other, here.type.with_dtype(other.type.dtype))
+        else:
+            value = move(as_plain(other), operand_type(as_plain(other).type, here.type))
     else:
         value = _scalar(function, other)
     kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
     dtype = result_dtype(function, here.dtype, kind)
     if not np.can_cast(dtype, here.dtype, "same_kind"):
         raise ArgumentTypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
-    if here.tile is not None:
-        tile = value.tile if isinstance(value, Tiled) else value
+    own = tile_in(here)
+    if own is not None:
+        tile = tile_in(value) if isinstance(value, Tiled) else value
         if not here.memory.on_device:
-            here.memory.call(function, here.tile, tile, out=here.tile, casting="same_kind")
+            here.memory.call(function, own, tile, out=own, casting="same_kind")
         else:
-            tiles = (here.tile, tile)
+            tiles = (own, tile)
             kinds = here.dtype, kind
-            here.tile[...] = on_device.compute_in(here.memory, function, tiles, kinds, dtype)
+            own[...] = on_device.compute_in(here.memory, function, tiles, kinds, dtype)
     a._take_over(here)
     return a
 
@@ -260,7 +296,7 @@ def _check_together(function: Callable[..., Any], arrays: Sequence[Tiled]) -> No
 
 
 @asked
-@takes_array
+@takes_any_array
 def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
     """**Collective** if a reduction is pending. Convert the values to another dtype."""
     if device is not None and is_gpu(device) != x.memory.on_device:
@@ -270,8 +306,9 @@ def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
         return x
     x = resolve_pending(x)
     t = with_dtype(x.type, dtype_of(kind))
-    if x.tile is None:
+    own = tile_in(x)
+    if own is None:
         return x.new(t, None)
-    tile = x.memory.empty(x.tile.shape, kind, t.tile_bytes)
-    np.copyto(tile, x.tile, casting="unsafe")
+    tile = x.memory.empty(own.shape, kind, t.tile_bytes)
+    np.copyto(tile, own, casting="unsafe")
     return x.new(t, tile)

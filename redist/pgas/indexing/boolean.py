@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import numpy as np
 
 from redist.errors import ArgumentError, IndexKeyError
 from redist.layout.array_type import ArrayType
+from redist.layout.segments import Factor
 from redist.layout.tiles import box_of
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.indexing import integer
@@ -18,11 +20,11 @@ from redist.pgas.indexing.basic import get_basic, put_basic
 from redist.pgas.indexing.chosen import unravel
 from redist.pgas.indexing.keys import AtIndices, ByMask, InRange, Item, NewDim
 from redist.pgas.memory import round_to_grains
-from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arguments import check_arrays, dim_of, takes_array
 from redist.pgas.tiles.budget import require_room
-from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.devices import copy_to_host, in_memory, to_device
 from redist.pgas.tiles.layouts import dtype_of, make_type, operand_type
-from redist.pgas.tiles.move import move, resolve_pending
+from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
@@ -43,16 +45,61 @@ def get(x: T, items: Sequence[Item]) -> T:
         return integer.get(x, _mask_indices(x, items))
     if not mask.dims:
         return _as_dim(x, items, bool(_value(mask.mask)))
-    _refuse_to_explain(x)
     at = mask.dims[0]
     n = math.prod(x.shape[i] for i in mask.dims)
     flat = reshape(x, (*x.shape[:at], n, *x.shape[mask.dims[-1] + 1 :]))
-    keep = _flat_mask(flat, mask.mask, at, n)
-    counts = _counts_of_one_mask(x.comm, mask.mask, int(np.count_nonzero(keep)))
-    tile = _uneven_tile(flat, flat.type, counts, at)
-    if tile is not None and flat.tile is not None:
-        _compress(flat.tile, keep, at, tile)
+    tile, counts = _kept(flat, mask.mask, at)
     return rebalance(flat, tile, at, counts)
+
+
+def _kept(x: Tiled, mask: Any, dim: int) -> tuple[Tile | None, list[int]]:
+    """**Collective.** What each rank keeps of its tile along a dim, and how many every rank does."""
+    _refuse_to_explain(x)
+    keep = _flat_mask(x, mask, dim, x.shape[dim])
+    counts = _counts_of_one_mask(x.comm, mask, int(np.count_nonzero(keep)))
+    tile = _uneven_tile(x, x.type, counts, dim)
+    if tile is not None and x.tile is not None:
+        _compress(x.tile, keep, dim, tile)
+    return tile, counts
+
+
+def compress(condition: Any, x: T, /, *, axis: int = 0, ragged: bool = False) -> T:
+    """**Collective.** Take the indices of a dim for which a condition holds, as ``x[condition]`` does.
+
+    With ``ragged``, what a rank keeps stays where it is: nothing moves, and the tiles of the dim have any
+    lengths, as in ``f64[1000{x=300;300;400}]``. ``a.to("{x}, {}")`` makes them even again.
+    """
+    check_arrays("compress", x)
+    x = resolve_pending(as_plain(x))
+    dim = dim_of(axis, x.ndim)
+    shape = condition.shape if isinstance(condition, Tiled) else np.shape(condition)
+    if shape != (x.shape[dim],):
+        raise ArgumentError(
+            f"cannot use a condition of shape {shape} in compress: dim {dim} has {x.shape[dim]} indices"
+        )
+    given = condition if isinstance(condition, Tiled) else np.asarray(condition, np.bool_)
+    if x.memory.on_device:
+        return to_device(
+            compress(copy_to_host(given), copy_to_host(x), axis=dim, ragged=ragged), "cuda"
+        )
+    tile, counts = _kept(x, given, dim)
+    if not ragged:
+        return rebalance(x, tile, dim, counts)
+    lengths = tuple(_counts_along(x, dim, counts))
+    t, n = x.type, sum(lengths)
+    segments = tuple(
+        ((Factor(n, t.dims[i], lengths=lengths),),) if i == dim and t.dims[i] else ()
+        for i in range(t.ndim)
+    )
+    sizes = (*t.shape[:dim], n, *t.shape[dim + 1 :])
+    return x.new(ArrayType(t.mesh, t.dtype, sizes, t.dims, None, (), segments), tile)
+
+
+def _counts_along(x: Tiled, dim: int, counts: Sequence[int]) -> list[int]:
+    """How many indices each tile of a dim keeps, of what every rank keeps."""
+    ranks, index = rows(x.type)
+    own = {tiles[dim]: counts[rank] for rank, tiles in zip(ranks, index, strict=True)}
+    return [own[k] for k in range(x.type.cuts[dim])]
 
 
 def _counts_of_one_mask(comm: Comm, mask: Any, own: int) -> list[int]:
@@ -158,11 +205,7 @@ def rebalance(x: T, tile: Tile | None, dim: int, counts: Sequence[int]) -> T:
 
     ``tile`` is this rank's, ``counts`` the sizes of all; along the other dims they are as ``x`` says.
     """
-    ranks, index = rows(x.type)
-    own = {tiles[dim]: counts[rank] for rank, tiles in zip(ranks, index, strict=True)}
-    starts = [0]
-    for k in range(x.type.cuts[dim]):
-        starts.append(starts[-1] + own[k])
+    starts = [0, *itertools.accumulate(_counts_along(x, dim, counts))]
     total = starts[-1]
     shape = (*x.shape[:dim], total, *x.shape[dim + 1 :])
     t = make_type(x.mesh, x.type.dtype, shape, x.type.dims)

@@ -9,7 +9,7 @@ from redist.pgas.indexing.basic import as_values, get_basic, put_basic
 from redist.pgas.indexing.keys import AtIndices, ByMask, parse
 from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
-from redist.pgas.tiles.move import resolve_pending
+from redist.pgas.tiles.move import as_plain, resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
 
 
@@ -21,7 +21,7 @@ def get(x: T, key: Any) -> T:
     cut by the same axes; the axes of a dim that goes away move to the largest dim left. Elements on
     GPUs are chosen by arrays in memory.
     """
-    x = resolve_pending(x)
+    x = as_plain(resolve_pending(x))
     on_device = x.memory.on_device
     items = parse(copy_to_host(key) if on_device else key, x.shape)
     if not any(isinstance(item, (ByMask, AtIndices)) for item in items):

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 
 from redist.errors import ArgumentError, ArgumentTypeError
-from redist.pgas.elementwise.apply import apply
+from redist.layout.array_type import ArrayType
+from redist.layout.tiles import leaves_of
+from redist.pgas.elementwise.apply import apply, result_dtype
 from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.arranging import left_alone
-from redist.pgas.tiles.layouts import with_dtype
-from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.tiled import T
+from redist.pgas.tiles.layouts import dtype_of, with_dtype
+from redist.pgas.tiles.move import as_plain, move, resolve_pending
+from redist.pgas.tiles.tiled import T, tile_in
 
 
 def matmul(x1: T, x2: T, /) -> T:
@@ -37,7 +39,46 @@ def matmul(x1: T, x2: T, /) -> T:
             f"cannot use shapes {x1.shape} and {x2.shape} in matmul: "
             f"sizes {x1.shape[-1]} and {x2.shape[lb.index('inner')]} differ"
         )
+    if x1.type.segments or x2.type.segments:
+        return _by_segments(x1, x2)
     return contract(x1, x2, la, lb, lo, "matmul")
+
+
+def _by_segments(a: T, b: T) -> T:
+    """Multiply where a dim has segments: tile by tile if each rank has all that its part needs.
+
+    ::
+
+        x[n, k] @ w[k, 8{tp}+4+4]                  n x (8{tp}+4+4), nothing moves
+        y[n, 8{tp}+4{tp}] @ v[8{tp}+4{tp}, m]      n x m, a sum over tp is pending
+
+    Otherwise operands are moved to plain types.
+    """
+    made = _type_by_segments(a.type, b.type) if a.comm == b.comm and a.memory is b.memory else None
+    one, other = tile_in(a), tile_in(b)
+    if made is None or a.memory.on_device:
+        return matmul(as_plain(a), as_plain(b))
+    if one is None or other is None:
+        return a.new(made, None)
+    a.memory.check_room(made.tile_bytes)
+    return a.new(made, np.matmul(one, other))
+
+
+def _type_by_segments(a: ArrayType, b: ArrayType) -> ArrayType | None:
+    """The type of a product of matrices that every rank computes from its own tiles; None if none can."""
+    if a.ndim != 2 or b.ndim != 2 or a.mesh != b.mesh or a.pending_op or b.pending_op:
+        return None
+    inner_a, inner_b = (a.dims[1], a.segments_of(1)), (b.dims[0], b.segments_of(0))
+    if inner_a != inner_b or any(cut.n_tiles != a.cuts[1] for _, cut in leaves_of(a, 1)):
+        return None
+    outer = [part.name for part in (*a.dims[0], *b.dims[1], *a.dims[1])]
+    if len(set(outer)) < len(outer):
+        return None
+    dtype = dtype_of(result_dtype(np.multiply, a.dtype.to_numpy(), b.dtype.to_numpy()))
+    shape, dims = (a.shape[0], b.shape[1]), (a.dims[0], b.dims[1])
+    segments = a.segments_of(0), b.segments_of(1)
+    op = "sum" if a.dims[1] else None
+    return ArrayType(a.mesh, dtype, shape, dims, op, a.dims[1], segments if any(segments) else ())
 
 
 @lru_cache(maxsize=256)

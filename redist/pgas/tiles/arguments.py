@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from redist.errors import ArgumentTypeError, DimError, RequestError
+from redist.pgas.tiles.move import as_plain
 from redist.pgas.tiles.tiled import Tiled
 
 Axis = int | Sequence[int] | None
@@ -46,7 +47,24 @@ def dims_of(axis: Axis, ndim: int) -> tuple[int, ...]:
 
 
 def takes_array(function: F) -> F:
-    """Give a function an error of its own if its first argument is not a global array."""
+    """Give a function an error of its own if its first argument is not a global array.
+
+    An array whose dims have segments is moved to a plain type first.
+    """
+
+    @wraps(function)
+    def checked(x: Any, /, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, Tiled):
+            check_arrays(function.__name__, x)
+        if x._type.segments:
+            x = as_plain(x)
+        return function(x, *args, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+def takes_any_array(function: F) -> F:
+    """The same for a function that knows of segments."""
 
     @wraps(function)
     def checked(x: Any, /, *args: Any, **options: Any) -> Any:
@@ -63,7 +81,7 @@ def takes_arrays(function: F) -> F:
     @wraps(function)
     def checked(*arrays: Any, **options: Any) -> Any:
         check_arrays(function.__name__, *arrays)
-        return function(*arrays, **options)
+        return function(*map(as_plain, arrays), **options)
 
     return checked  # type: ignore[return-value]
 

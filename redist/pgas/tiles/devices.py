@@ -15,7 +15,7 @@ import numpy as np
 
 from redist.errors import ArgumentError, CaptureError, RequestError
 from redist.pgas.structures import mapped
-from redist.pgas.tiles.tiled import T, Tiled
+from redist.pgas.tiles.tiled import T, Tiled, tile_in
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host
 from redist.text.call_site import calling_line
@@ -68,8 +68,9 @@ def name_of(x: Tiled) -> str:
     """**Local.** Where the tile of this rank lies, or would."""
     if not x.memory.on_device:
         return "cpu"
-    is_here = x.tile is None or x.memory.is_ghost
-    return f"cuda:{current_gpu() if is_here else gpu_of(x.tile)}"
+    tile = tile_in(x)
+    is_here = tile is None or x.memory.is_ghost
+    return f"cuda:{current_gpu() if is_here else gpu_of(tile)}"
 
 
 def kind_of(x: Tiled) -> str:
@@ -101,13 +102,14 @@ def to_device(x: T, device: Any) -> T:
         return x
     memory = x.memory.beside(on_device)
     memory.check_room(x.type.tile_bytes)
-    if x.tile is None:
+    own = tile_in(x)
+    if own is None:
         tile = None
     elif on_device:
-        tile = memory.asarray(x.tile)
+        tile = memory.asarray(own)
     else:
-        tile = memory.empty(x.tile.shape, x.dtype, x.type.tile_bytes)
-        np.copyto(tile, x.memory.host(x.tile))
+        tile = memory.empty(own.shape, x.dtype, x.type.tile_bytes)
+        np.copyto(tile, x.memory.host(own))
     return x.__class__(x.type, x.comm, tile, memory)
 
 

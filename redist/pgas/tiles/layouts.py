@@ -138,6 +138,8 @@ def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Sh
 
     >>> print(parse_dims("{x}, {}", Mesh(x=2), DType.parse("f32"), (4, 6)))
     f32[4{x}, 6]
+    >>> print(parse_dims("{x/3}, 4{y}+2", Mesh(x=2, y=2), DType.parse("f32"), (10, 6)))
+    f32[10{x/3}, 4{y}+2]
     """
     if text is None:
         return make_type(mesh, dtype, shape, default_dims(mesh, shape))
@@ -152,9 +154,12 @@ def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Sh
                     f"has {len(shape)}"
                 )
             body = ", ".join(
-                f"{n}{'' if cut in ('', '{}') else cut}" for n, cut in zip(shape, cuts, strict=True)
+                cut
+                if cut[:1].isdigit() or cut[:1] == "("
+                else f"{n}{'' if cut in ('', '{}') else cut}"
+                for n, cut in zip(shape, cuts, strict=True)
             )
-            return ArrayType.parse(f"{dtype}[{body}]", mesh)
+            text = ArrayType.parse(f"{dtype}[{body}]", mesh)
     if (text.shape, text.dtype) != (shape, dtype):
         raise LayoutError(f"cannot use the type {text}: the array is {dtype} of shape {shape}")
     return text

@@ -14,7 +14,7 @@ from redist.pgas.memory import GRAIN, SHARED_FROM
 from redist.pgas.tiles.arranging import ArrangedCall, asked, current_arranger, left_alone
 from redist.pgas.tiles.devices import check_alike, to_device
 from redist.pgas.tiles.layouts import parse_target, resolved_type
-from redist.pgas.tiles.tiled import T, Tiled
+from redist.pgas.tiles.tiled import T, Tiled, tile_in
 from redist.pgas.watch.seam import TileMove, plan_move, traffic
 from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.ranks.collectives import all_fit, least_available
@@ -43,7 +43,7 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
         raise RequestError("cannot move arrays of several communicators as one operation")
     moves = {
         name: TileMove(
-            a.tile, a.type, targets[name], tile_shape(targets[name], comm.rank), a.memory
+            tile_in(a), a.type, targets[name], tile_shape(targets[name], comm.rank), a.memory
         )
         for name, a in moving.items()
     }
@@ -78,8 +78,13 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     if memory.on_device and not _combines(source):
         return to_device(move(to_device(a, "cpu"), target, asked), "cuda")
     limit = None if memory.limit_bytes is None else _plan_limit(a, target)
-    own = TileMove(a.tile, source, target, tile_shape(target, a.comm.rank), memory)
+    own = TileMove(tile_in(a), source, target, tile_shape(target, a.comm.rank), memory)
     return a.new(target, seam.redistribute(own, a.comm, limit)[0])
+
+
+def as_plain(a: T) -> T:
+    """**Collective.** An array whose dims have segments, cut evenly by the same axes; another as it is."""
+    return move(a, a._type.with_dims(a._type.dims)) if a._type.segments else a
 
 
 def move_as_asked(a: T, target: ArrayType) -> T:
@@ -117,7 +122,7 @@ def _plan_limit(a: Tiled, target: ArrayType) -> int | None:
     assert memory.limit_bytes is not None
     if max(a.type.tile_bytes, target.tile_bytes) < SHARED_FROM:
         return None
-    tile = a.tile  # held here, so that it is not put away
+    tile = tile_in(a)  # held here, so that it is not put away
     held = 0 if tile is None else tile.nbytes
     best = plan_move(a.type, target, a.comm, None).peak_bytes
     memory.make_room(best - held + GRAIN)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import MissingNameError
+from redist.errors import CaptureError, LayoutError, MissingNameError
 from redist.layout.array_type import ArrayType
+from redist.layout.axes import format_axes
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import Box, box_of
+from redist.layout.tiles import Box, box_of, spans_of
 from redist.pgas.limit_in_force import current_limit
 from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
 from redist.runtime.ranks.world import Comm
@@ -23,6 +26,23 @@ def own_box(x: Tiled) -> Box:
     box = box_of(x.type, x.comm.rank)
     assert box is not None
     return box
+
+
+def own_boxes(x: Tiled) -> Iterator[tuple[Tile, Box]]:
+    """The parts of this rank's tile that are boxes of the array, and these: one if no dim has segments."""
+    tile = tile_in(x)
+    assert tile is not None
+    if not x._type.segments:
+        yield tile, own_box(x)
+        return
+    spans = spans_of(x._type, x.comm.rank)
+    assert spans is not None
+    for box in itertools.product(*spans):
+        part = []
+        for (lo, hi), dim in zip(box, spans, strict=True):
+            start = sum(end - begin for begin, end in dim if end <= lo)
+            part.append(slice(start, start + hi - lo))
+        yield tile[tuple(part)], box
 
 
 Tile = NDArray[Any]
@@ -44,6 +64,10 @@ class Tiled:
         on a GPU     tile: a CuPy array    _stored: None
         captured     tile: a ghost         _stored: as before
         spilled      no tile               _stored: its place in a file, or in pinned memory
+        segments     no tile               _stored: the tile, for what knows that it is not a box
+
+    The last is an array whose dims have segments. A function that takes tiles for boxes would be wrong
+    there; it asks for the tile, and is refused. :func:`tile_in` is for those that know better.
     """
 
     __slots__ = (
@@ -62,9 +86,13 @@ class Tiled:
     def __init__(
         self, type: ArrayType, comm: Comm, local: Tile | None, memory: TileMemory = BUFFERS
     ) -> None:
-        self._type, self.comm, self.tile, self.memory = type, comm, local, memory
+        self._type, self.comm, self.memory = type, comm, memory
         self._is_shared = self._space = self._stored = None
         self._version = 0
+        if type.segments:
+            self._stored = SegmentTile(type, local, memory)
+            return
+        self.tile = local
         if memory.is_ghost or (
             local is not None
             and (local.nbytes >= SHARED_FROM or current_limit().limit_bytes is not None)
@@ -107,7 +135,7 @@ class Tiled:
         self.memory.check_tile("reach into", self._type)
         self.version += 1
         self.share()
-        return self.tile
+        return tile_in(self)
 
     @property
     def version(self) -> int:
@@ -123,7 +151,10 @@ class Tiled:
     def _take_over(self, other: Tiled) -> None:
         """**Local.** Let the tile and the type of another array be this one's: its values have changed."""
         self._type = other._type
-        hold(self, other.tile)
+        if other._type.segments:
+            self._stored = other._stored
+        else:
+            hold(self, other.tile)
         self.version += 1
 
     def _reload(self) -> Tile | None:
@@ -167,6 +198,45 @@ class Tiled:
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements."""
         return self._type.dtype.to_numpy()
+
+
+_CAPTURED = (
+    "cannot use {} in a program: a dim with segments is not captured; move the array to a plain type before "
+    "the call, and back after it"
+)
+
+
+class SegmentTile:
+    """The tile of an array whose dims have segments, in the place of a spilled one."""
+
+    __slots__ = ("tile", "type")
+
+    def __init__(self, type: ArrayType, tile: Tile | None, memory: TileMemory) -> None:
+        if memory.is_ghost:
+            raise CaptureError(_CAPTURED.format(type))
+        self.type, self.tile = type, tile
+
+    @property
+    def strides(self) -> Any:
+        """Refuse: a program is called with the array."""
+        raise CaptureError(_CAPTURED.format(self.type))
+
+    def load(self) -> Tile:
+        """Refuse: a function wants the tile that does not know of segments."""
+        plain = self.type.with_dims(self.type.dims)
+        cuts = ", ".join(f"{{{format_axes(plain.mesh, axes)}}}" for axes in plain.dims)
+        raise LayoutError(
+            f"cannot do this with {self.type}: a tile has several ranges of a dim; move the array to a "
+            f"plain type first, as with a.to({cuts!r})"
+        )
+
+
+def tile_in(array: Tiled) -> Tile | None:
+    """**Local.** The tile of an array, also if its dims have segments."""
+    if array._type.segments:
+        tile: Tile | None = array._stored.tile
+        return tile
+    return array.tile
 
 
 _TILE: Any = vars(Tiled)["tile"]
