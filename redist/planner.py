@@ -24,7 +24,6 @@ def dual_type(t: ArrayType) -> ArrayType:
     """The type of what pairs with an array of type ``t``, device by device.
 
     >>> from redist.layout.mesh import Mesh
-    from redist.layout.tiles import leaves_of
     >>> print(dual_type(ArrayType.parse("f32[8{x}, 8]", Mesh(x=2, y=4))))
     f32[8{x}, 8] sum{y}
     >>> print(dual_type(ArrayType.parse("f32[8{x}, 8] sum{y}", Mesh(x=2, y=4))))

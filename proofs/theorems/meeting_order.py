@@ -146,7 +146,7 @@ def used_too_early(done: Sequence[Task]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Mover:
-    """A move that only has a number."""
+    """A move that only has a number, whether it is done or begun."""
 
     number: int
     begins: bool = False

@@ -321,6 +321,12 @@ def _unary(name: str, least: int = 0, finite: bool = False) -> Case:
     )
 
 
+def _compress(of: Any) -> Any:
+    x = of.values(of.shape(1), of.one_of(ALL))
+    keep = np.arange(x.shape[0]) % 3 != 1
+    return [x], lambda m, x: m.compress(keep, x, axis=0)
+
+
 def _like(name: str) -> Case:
     given: tuple[Any, ...] = (1,) if name == "full_like" else ()
     return lambda of: ([_any(of)], lambda m, x: getattr(m, name)(x, *given))
@@ -353,7 +359,7 @@ CASES: dict[str, Case] = {
     "permute_dims": _permute, "moveaxis": _moveaxis, "expand_dims": _expand, "squeeze": _squeeze,
     "flip": _flip, "roll": _roll, "reshape": _reshape, "broadcast_to": _broadcast, "tile": _tile,
     "repeat": _repeat, "take": _take, "take_along_axis": _take_along, "tril": _half("tril"),
-    "triu": _half("triu"), "searchsorted": _search, "nonzero": _unary("nonzero", 1),
+    "triu": _half("triu"), "searchsorted": _search, "nonzero": _unary("nonzero", 1), "compress": _compress,
     "matrix_transpose": _unary("matrix_transpose", 2), "unique_all": _unary("unique_all", finite=True),
     "unique_inverse": _unary("unique_inverse", finite=True), "zeros_like": _like("zeros_like"),
     "ones_like": _like("ones_like"), "full_like": _like("full_like"),

@@ -192,5 +192,11 @@ CHECKS = {
     "refusals": refusals,
 }
 
+
+def program() -> int:
+    """0 if every check holds."""
+    return run_named(CHECKS)
+
+
 if __name__ == "__main__":
-    main(lambda: run_named(CHECKS))
+    main(program)
