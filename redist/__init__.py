@@ -48,7 +48,7 @@ from redist.layout.specs_and_placements import (
     to_partition_spec,
     to_placements,
 )
-from redist.layout.tiles import box_of, same_layout, spans_of
+from redist.layout.tiles import box_of, check_blocks, same_layout, spans_of
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
 from redist.planner import adjoint, synthesize
@@ -105,6 +105,7 @@ __all__ = [
     "adjoint",
     "box_of",
     "calibrate",
+    "check_blocks",
     "diagnose",
     "explain",
     "from_partition_spec",

@@ -339,3 +339,52 @@ def common_elems(a: ArrayType, rows_a: Ints, b: ArrayType, rows_b: Ints) -> Ints
                 both += cut_overlaps(cut, other)[mine, theirs]
         out *= both
     return out
+
+
+def check_blocks(weight: ArrayType, scales: ArrayType, block: Sequence[int]) -> None:
+    """**Local.** Raise unless every rank has the scales of exactly the blocks that its tile of a weight has.
+
+    ``block`` is the size of a block along every dim; ``scales`` has one number for each. A tile may not
+    cut a block, and its blocks come in the order of the scales.
+
+    >>> import redist
+    >>> mesh = redist.Mesh(tp=4)
+    >>> w, s = (redist.ArrayType.parse(t, mesh) for t in ("f8e4m3fn[16{tp}*128, 512]", "f32[16{tp}, 4]"))
+    >>> redist.check_blocks(w, s, (128, 128))
+    >>> cut = redist.ArrayType.parse("f8e4m3fn[1536{tp}, 512]", mesh)
+    >>> redist.check_blocks(cut, redist.ArrayType.parse("f32[12{tp}, 4]", mesh), (128, 128))
+    >>> odd = redist.ArrayType.parse("f8e4m3fn[2112{tp}, 512]", mesh)
+    >>> redist.check_blocks(odd, redist.ArrayType.parse("f32[17{tp}, 4]", mesh), (128, 128))
+    Traceback (most recent call last):
+    ...
+    redist.errors.LayoutError: cannot pair f8e4m3fn[2112{tp}, 512] with scales f32[17{tp}, 4]: rank 0 has \
+indices 0 to 528 of dim 0, which cut a block of 128; write the dim as blocks, as in 17{...}*128
+    """
+    sizes = tuple(block)
+
+    def refuse(reason: str) -> LayoutError:
+        return LayoutError(f"cannot pair {weight} with scales {scales}: {reason}")
+
+    wanted = tuple(-(-n // b) for n, b in zip(weight.shape, sizes, strict=False))
+    if len(sizes) != weight.ndim or scales.shape != wanted or min(sizes, default=1) < 1:
+        raise refuse(f"blocks of {sizes} make scales of shape {wanted}, not {scales.shape}")
+    if weight.mesh.ranks != scales.mesh.ranks:
+        raise refuse("they lie on different ranks")
+    for rank in weight.mesh.ranks:
+        spans, own = spans_of(weight, rank), spans_of(scales, rank)
+        assert spans is not None
+        assert own is not None
+        for dim, (held, there, b) in enumerate(zip(spans, own, sizes, strict=True)):
+            for lo, hi in held:
+                if lo % b or (hi % b and hi != weight.shape[dim]):
+                    raise refuse(
+                        f"rank {rank} has indices {lo} to {hi} of dim {dim}, which cut a block of {b}; "
+                        f"write the dim as blocks, as in {wanted[dim]}{{...}}*{b}"
+                    )
+            blocks = [k for lo, hi in held for k in range(lo // b, -(-hi // b))]
+            found = [k for lo, hi in there for k in range(lo, hi)]
+            if blocks != found:
+                raise refuse(
+                    f"rank {rank} has {len(blocks)} blocks of dim {dim} but scales of {len(found)}, or of "
+                    "others; cut both alike"
+                )

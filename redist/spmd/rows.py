@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -187,6 +188,11 @@ class Passing:
         got = passing.there(local)                  # rows, in order of the ranks that gave them
         answers = passing.back(work_on(got))        # one for each of passing.rows
 
+    Where values go once and back once, as tokens do to their experts, sizes travel with the values::
+
+        passing, tokens = Passing.with_values(comm, hidden, expert_of // experts_per_rank)
+        mixed = passing.back(mlp(tokens))           # in the order of passing.rows
+
     ``rows`` are those that this rank gives, in order of the ranks that get them; ``given`` and ``got`` say
     how many go to each rank and come from it.
     """
@@ -212,14 +218,35 @@ class Passing:
             given = np.bincount(ranks, minlength=comm.size).astype(np.int64)
         every = all_rows(comm, given)
         if (every < 0).any():
-            bad = int((every < 0).any(axis=1).argmax())
-            raise RequestError(
-                f"cannot pass rows on: rank {bad} does not name one of {comm.size} ranks for each of its "
-                f"rows; give a number from 0 to {comm.size - 1} for each"
-            )
+            raise _no_rank(comm, int((every < 0).any(axis=1).argmax()))
         return Passing(
             comm, rows[np.argsort(ranks, kind="stable")], given, every[:, comm.rank].copy()
         )
+
+    @staticmethod
+    def with_values(comm: Comm, values: Values, ranks: Numbers) -> tuple[Passing, Values]:
+        """**Collective over** ``comm``. Give row i of ``values`` to ``ranks[i]``; how, and what came.
+
+        Ranks tell each other nothing before: one message for each pair has the rows and says how many
+        they are.
+
+        >>> from mpi4py import MPI
+        >>> passing, got = Passing.with_values(MPI.COMM_SELF, np.array([[1.5], [2.5]]), np.array([0, 0]))
+        >>> got.ravel().tolist(), passing.got.tolist()
+        ([1.5, 2.5], [2])
+        """
+        data = np.ascontiguousarray(values)
+        if data.ndim == 0 or data.dtype.itemsize * math.prod(data.shape[1:]) == 0:
+            passing = Passing.of(comm, np.arange(len(ranks)), ranks)
+            return passing, passing.there(data)
+        right = len(data) == len(ranks)
+        right = right and (not len(ranks) or (ranks.min() >= 0 and ranks.max() < comm.size))
+        rows = np.argsort(ranks, kind="stable")
+        given = np.bincount(ranks, minlength=comm.size).astype(np.int64) if right else None
+        out, got = traffic().pass_rows(comm, data[rows] if right else data[:0], given)
+        if out is None or given is None:
+            raise _no_rank(comm, int((got < 0).argmax()))
+        return Passing(comm, rows, given, got), out
 
     @property
     def from_ranks(self) -> Numbers:
@@ -233,6 +260,13 @@ class Passing:
     def back(self, values: Values) -> Values:
         """**Collective.** Pass values of the rows that were got back: in the order of :attr:`rows`."""
         return _exchange(self.comm, values, self.got, self.given)
+
+
+def _no_rank(comm: Comm, bad: int) -> RequestError:
+    return RequestError(
+        f"cannot pass rows on: rank {bad} does not name one of {comm.size} ranks for each of its "
+        f"rows; give a number from 0 to {comm.size - 1} for each"
+    )
 
 
 def _exchange(comm: Comm, values: Values, given: Numbers, got: Numbers) -> Values:

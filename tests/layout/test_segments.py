@@ -377,3 +377,45 @@ def test_layouts_are_compared_by_what_devices_hold() -> None:
     assert same_layout(a, b)
     assert redist.synthesize(a, b).received_bytes == 0
     assert not same_layout(a, ArrayType.parse("f32[18{x}]", mesh))
+
+
+@pytest.mark.parametrize(
+    ("weight", "scales", "words"),
+    [
+        ("f8e4m3fn[16{tp}*128, 512]", "f32[16{tp}, 4]", None),
+        ("f8e4m3fn[33{tp}*128, 100]", "f32[33{tp}, 1]", None),
+        ("f8e4m3fn[2*8{tp}*128, 512]", "f32[2*8{tp}, 4]", None),
+        ("f8e4m3fn[8{tp}*128+4{tp}*128, 512]", "f32[8{tp}+4{tp}, 4]", None),
+        (
+            "f8e4m3fn[2112{tp}, 512]",
+            "f32[17{tp}, 4]",
+            "rank 0 has indices 0 to 528 of dim 0, which cut",
+        ),
+        (
+            "f8e4m3fn[768{tp}, 512]",
+            "f32[6{tp}, 4]",
+            "which cut a block of 128; write the dim as blocks",
+        ),
+        (
+            "f8e4m3fn[2*8{tp}*128, 512]",
+            "f32[16{tp}, 4]",
+            "rank 0 has 4 blocks of dim 0 but scales of 4",
+        ),
+        (
+            "f8e4m3fn[16{tp}*128, 512]",
+            "f32[16, 4]",
+            "rank 0 has 4 blocks of dim 0 but scales of 16",
+        ),
+        ("f8e4m3fn[16{tp}*128, 512]", "f32[15{tp}, 4]", "make scales of shape"),
+    ],
+)
+def test_weights_and_their_scales_cover_the_same_blocks(
+    weight: str, scales: str, words: str | None
+) -> None:
+    mesh = Mesh(tp=4)
+    ends = ArrayType.parse(weight, mesh), ArrayType.parse(scales, mesh)
+    if words is None:
+        redist.check_blocks(*ends, (128, 128))
+        return
+    with pytest.raises(LayoutError, match=words):
+        redist.check_blocks(*ends, (128, 128))

@@ -126,7 +126,7 @@ def _nothing() -> int:
 
 
 class RankTraffic(Protocol):
-    """What global arrays ask of the runtime. The first seven methods are **collective over** ``comm``."""
+    """What global arrays ask of the runtime. The first eight methods are **collective over** ``comm``."""
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
@@ -161,6 +161,9 @@ class RankTraffic(Protocol):
 
     def exchange(self, comm: Comm, data: Tile, sent: Parts, out: Tile, received: Parts) -> int:
         """Send parts of ``data`` to every rank; the bytes that this rank received."""
+
+    def pass_rows(self, comm: Comm, rows: Tile, counts: Ints | None) -> tuple[Tile | None, Ints]:
+        """Send rows to every rank; what came, and how many rows from each."""
 
     def tell_all(self, comm: Comm, row: Tile) -> Tile:
         """The rows of all ranks, stacked."""
@@ -238,6 +241,7 @@ class RuntimeTraffic:
     fetch = staticmethod(by_position.fetch)
     store = staticmethod(by_position.store)
     exchange = staticmethod(collectives.exchange)
+    pass_rows = staticmethod(collectives.pass_rows)
     tell_all = staticmethod(collectives.tell_all)
 
     def perform(
@@ -270,6 +274,7 @@ class WrappedTraffic:
         self.inner = inner
         self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
         self.exchange, self.tell_all = inner.exchange, inner.tell_all
+        self.pass_rows = inner.pass_rows
 
     def start(self, move: TileMove, comm: Comm) -> Wait:
         """Forward to the wrapped traffic."""

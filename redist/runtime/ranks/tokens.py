@@ -49,6 +49,8 @@ class Tag(IntEnum):
     READ_VERDICT = 6
     READ_DATA = 7
     LINKS = 8
+    ROWS = 9
+    NO_ROWS = 10
     ENDED = 32749
     """On the communicator of all ranks, which is the user's: a number that others hardly take."""
 

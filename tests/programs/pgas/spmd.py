@@ -156,6 +156,10 @@ def wrong_tiles_and_ranks_are_one_error() -> str | None:
             lambda: Passing.of(COMM, three, three[: 3 - (RANK == SIZE - 1)] * 0),
             f"cannot pass rows on: rank {SIZE - 1}",
         ),
+        (
+            lambda: Passing.with_values(COMM, three, three * 0 + SIZE * (RANK == 0)),
+            "cannot pass rows on: rank 0 ",
+        ),
     ):
         said = error_of(call)
         if not said.startswith(want):
@@ -199,6 +203,12 @@ def rows_are_passed_there_and_back() -> str | None:
         return f"{got[:, 0]} and not {want}"
     if not np.array_equal(passing.back(got[:, 0]), mine[passing.rows]):
         return "back"
+    for values in (np.stack([mine, mine * 2], axis=1), mine, np.empty((5, 0))):
+        again, came = Passing.with_values(COMM, values, to)
+        if not np.array_equal(came, passing.there(values)) or not np.array_equal(
+            again.back(came), values[passing.rows]
+        ):
+            return f"with values of shape {values.shape}"
     joined, begin = all_parts(COMM, np.arange(RANK))
     right = joined.tolist() == [i for r in range(SIZE) for i in range(r)]
     return None if right and begin[-1] == len(joined) else f"{joined}"
