@@ -17,7 +17,7 @@ import redist
 from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.simulator import simulate
 from tests.problems.problems import Problem
-from tests.programs.mpi.cases import problems_for, random_values
+from tests.programs.mpi.cases import problems_for, random_values, segment_problems
 from tests.programs.mpi.fuzz import arguments
 from tests.programs.mpi.ways import bits
 from tests.programs.together import all_well, main, meet
@@ -28,9 +28,9 @@ CALLS = 3
 TIMEOUT_S = 60.0
 
 
-def problems(size: int, seed: int) -> Iterator[Problem]:
+def problems(size: int, seed: int, segments: bool) -> Iterator[Problem]:
     """Those whose elements CuPy has, and whose reductions a GPU can do."""
-    for problem in problems_for(size, seed):
+    for problem in (segment_problems if segments else problems_for)(size, seed):
         dtype, op = problem.source.dtype, problem.source.pending_op
         if dtype.to_numpy().kind in "biufc" and (op is None or combines_on_gpu(op, dtype)):
             yield problem
@@ -125,7 +125,7 @@ def program() -> int:
     args, options = arguments(60, TIMEOUT_S)
     comm = MPI.COMM_WORLD
     bad = 0
-    found = itertools.islice(problems(comm.size, args.seed), args.n)
+    found = itertools.islice(problems(comm.size, args.seed, args.segments), args.n)
     for number, problem in enumerate(found):
         way = WAYS[number % len(WAYS)]
         said = wrong(comm, problem, way, number, options)
