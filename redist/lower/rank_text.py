@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -110,7 +111,8 @@ class RankText:
                 if isinstance(step.action, AllReduce):
                     self._call(CombineAll(step.action.axes, before.pending_op or ""), before)
                 else:
-                    moves, _ = list_pieces(step.action, before, step.after, self.topology)
+                    pieces, _ = list_pieces(step.action, before, step.after, self.topology)
+                    moves = [box for piece in pieces for box in _boxes(piece)]
                     self._hand_over(start, before, step, moves)
                     n_moves += len(moves)
             else:
@@ -336,3 +338,25 @@ def name_of(mesh: Mesh, atom: SubAxis) -> str:
 def _word(name: str) -> str:
     """The name as part of a variable's."""
     return "".join(c if c.isalnum() else "_" for c in name).strip("_")
+
+
+def _boxes(piece: Piece) -> Iterator[Piece]:
+    """A piece as boxes of its two tiles: itself, or several if it has steps.
+
+    >>> piece = Piece(0, 1, 0, (0, 1), (0, 0), (3, 2), (12,), (6,), ((0, 4, 2), (0, 1, 1)))
+    >>> [(box.src_lo, box.dst_lo, box.shape) for box in _boxes(piece)]
+    [((1,), (0,), (2,)), ((5,), (2,), (2,)), ((9,), (4,), (2,))]
+    """
+    if not piece.steps:
+        yield piece
+        return
+    runs = {dim: k for k, (dim, _, _) in enumerate(piece.steps)}  # the last of a dim has step 1
+    combs = [k for k, (dim, _, _) in enumerate(piece.steps) if runs[dim] != k]
+    for places in itertools.product(*(range(piece.shape[k]) for k in combs)):
+        src, dst = ([lo[k] for k in runs.values()] for lo in (piece.src_lo, piece.dst_lo))
+        for k, at in zip(combs, places, strict=True):
+            dim, src_step, dst_step = piece.steps[k]
+            src[dim] += (piece.src_lo[k] + at) * src_step
+            dst[dim] += (piece.dst_lo[k] + at) * dst_step
+        shape = tuple(piece.shape[k] for k in runs.values())
+        yield replace(piece, src_lo=tuple(src), dst_lo=tuple(dst), shape=shape, steps=())

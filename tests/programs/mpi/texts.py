@@ -6,15 +6,18 @@ As in ``mpirun -n 4 python -m tests.programs.mpi.texts --n 100 --seed 0``.
 from __future__ import annotations
 
 import argparse
-import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 import redist
+from redist.layout.array_type import ArrayType
+from redist.layout.mesh import Mesh
 from redist.plan.steps import ReduceScatter
 from redist.runtime.simulator import is_correct, random_tiles
+from tests.problems.segments import KINDS, random_pair
 from tests.programs.mpi.cases import problems_for
 from tests.programs.together import all_well, main
 
@@ -88,6 +91,23 @@ def run_text(comm: MPI.Comm, plan: redist.Plan, seed: int) -> dict[str, str | No
     return {"values": values, "bytes": None if good else f"{total} for {plan.received_bytes} bytes"}
 
 
+def plans_for(n_ranks: int, n: int, seed: int) -> Iterator[tuple[str, redist.Plan]]:
+    """Plans of random problems, and how to name them; every third has dims with segments."""
+    plain = problems_for(n_ranks, seed)
+    for number in range(n):
+        if number % 3 == 2 and n_ranks > 1:
+            kind = KINDS[number // 3 % len(KINDS)]
+            ends = [
+                ArrayType.parse(one.text("i64"), Mesh(one.mesh))
+                for one in random_pair(seed + number, n_ranks, kind)
+            ]
+            yield f"{ends[0]} -> {ends[1]}", redist.synthesize(*ends)
+        else:
+            problem, strategy = next(plain), STRATEGIES[number % len(STRATEGIES)]
+            plan = redist.synthesize(problem.source, problem.target, strategy=strategy)
+            yield f"{strategy}: {problem}", plan
+
+
 def program() -> int:
     """0 if every text does what its plan says."""
     parser = argparse.ArgumentParser()
@@ -96,10 +116,7 @@ def program() -> int:
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
     wrong = refused = 0
-    stream = problems_for(comm.size, args.seed)
-    for number, problem in enumerate(itertools.islice(stream, args.n)):
-        strategy = STRATEGIES[number % len(STRATEGIES)]
-        plan = redist.synthesize(problem.source, problem.target, strategy=strategy)
+    for number, (name, plan) in enumerate(plans_for(comm.size, args.n, args.seed)):
         try:
             plan.to_mpi4py()
         except redist.ConversionError:
@@ -112,7 +129,7 @@ def program() -> int:
             found = run_text(part, plan, number)
             part.Free()
         for check in CHECKS:
-            wrong += not all_well(comm, check, found.get(check), f"{strategy}: {problem}")
+            wrong += not all_well(comm, check, found.get(check), name)
     if comm.rank == 0:
         print(f"{args.n - refused} texts, {wrong} wrong, {refused} refused ({comm.size} ranks)")
     return 1 if wrong or refused > args.n // 4 else 0
