@@ -56,6 +56,16 @@ def test_a_plan_of_today_is_valid() -> None:
     assert not list(VALIDATOR.iter_errors(fresh()))
 
 
+@pytest.mark.parametrize(
+    "dim", ["8{x}+2*4{x}", "2*8{x}", "3*(4{x}+1)+1", "16{x,y/1@1}", "16{x=7;9}", "8+8{y:(1)2}"]
+)
+def test_plans_of_dims_that_are_not_plain_are_valid(dim: str) -> None:
+    plan = redist.synthesize(f"f32[{dim}, 8]", "f32[16, 8{y}]", mesh=MESH)
+    data = json.loads(plan.to_json())
+    assert data["version"] == 2 and data["source"]["dims"][0] == dim
+    assert not list(VALIDATOR.iter_errors(data))
+
+
 @pytest.mark.parametrize("field", SCHEMA["required"])
 def test_no_field_may_be_missing(field: str) -> None:
     data = fresh()
@@ -87,6 +97,9 @@ def _set(*path: Any) -> Callable[[Any], None]:
         _set("meshes", 0, "axes", [["x"]]),
         _set("meshes", 0, "ranks", [0, 0]),
         _set("source", "dims", [["x:2"], []]),
+        _set("source", "dims", ["8", []]),
+        _set("source", "dims", ["x", []]),
+        _set("source", "dims", ["8{x} + 8", []]),
         _set("source", "pending", {"mean": ["x"]}),
         _set("source", "pending", {"sum": ["x"], "max": ["y"]}),
         _set("steps", 0, "op", "teleport"),
