@@ -10,7 +10,7 @@ from tests.tiers import sample
 pytestmark = [needs_gpu, needs_mpi]
 WAYS: tuple[tuple[str, ...], ...] = ((), ("--transport", "mpi"), ("--node-size", "2"))
 IDS = ["ipc", "mpi", "pretended nodes of 2"]
-OTHERS = (*WAYS[1:], ("--segments",))
+OTHERS = (*WAYS[1:], ("--segments",), ("--segments", "--node-size", "2"))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
@@ -20,7 +20,7 @@ def test_ranks_agree_with_the_simulator(ranks: int) -> None:
     assert f"{n} of {n} GPU cases agree ({ranks} ranks)" in said
 
 
-@pytest.mark.parametrize("args", OTHERS, ids=[*IDS[1:], "segments"])
+@pytest.mark.parametrize("args", OTHERS, ids=[*IDS[1:], "segments", "segments, nodes of 2"])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_other_ways_agree_too(ranks: int, args: tuple[str, ...]) -> None:
     n = sample(12, of=60)

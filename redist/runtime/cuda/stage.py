@@ -95,7 +95,7 @@ class CudaStage:
         lease.reserve(*(self.staging.halves * n_bytes for n_bytes in self._half))
         me = self.world.rank
         self._read = {
-            (piece.sender, item): len(piece.shape)
+            (piece.sender, item): len(piece.src_shape)
             for item, part in enumerate(parts)
             for piece in part.step.pieces
             if piece.receiver == me != piece.sender

@@ -27,7 +27,7 @@ from tests.programs.together import all_well, main
 from tests.tiers import THOROUGH
 
 REFUSED = {
-    "unique_all", "unique_inverse", "nonzero", "__bool__", "__int__", "__float__", "__complex__",
+    "unique_all", "unique_inverse", "nonzero", "compress", "__bool__", "__int__", "__float__", "__complex__",
     "__index__", "__contains__", "__array__",
 }  # fmt: skip
 """Functions whose result depends on values: no program has them."""
