@@ -135,8 +135,8 @@ def relocate(step: StepPieces, inner: Ends, outer: Ends, in_place: bool) -> Step
         dst_lo = tuple(a + b for a, b in zip(p.dst_lo, dst_shift[p.receiver], strict=True))
         if in_place and p.sender == p.receiver and src_lo == dst_lo:
             continue
-        shapes = {"src_shape": src_shapes[p.sender], "dst_shape": dst_shapes[p.receiver]}
-        pieces.append(replace(p, src_lo=src_lo, dst_lo=dst_lo, **shapes))
+        src, dst = src_shapes[p.sender], dst_shapes[p.receiver]
+        pieces.append(replace(p, src_lo=src_lo, dst_lo=dst_lo, src_shape=src, dst_shape=dst))
     brought = step.is_brought and not in_place and is_brought(*outer)
     tile = outer[0].tile_shape
     return replace(step, pieces=tuple(pieces), src_tile=tile, is_brought=brought)
