@@ -25,6 +25,7 @@ from bench.layouts.workload import arrays_in
 from bench.peers.programs import Call, NumPyNames, Programs, Results
 from bench.problems.installed import version, why_absent
 from redist.layout.array_type import ArrayType
+from redist.layout.specs_and_placements import StridedShard
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
 from redist.measure.values import parts, source_values
@@ -81,10 +82,11 @@ class DTensorGloo(Contender):
         if case.source.mesh != case.target.mesh:
             return "two meshes"
         try:
-            redist.to_placements(case.source)
-            redist.to_placements(case.target)
+            ends = [*redist.to_placements(case.source), *redist.to_placements(case.target)]
         except redist.ConversionError as error:
             return str(error).partition(" to placements: ")[2] or str(error)
+        if any(isinstance(one, StridedShard) for one in ends):
+            return "the order of axes is a private placement"
         return None
 
     def run(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
+from redist.layout.tiles import volumes
 
 ITEM_BYTES = 8
 """Every case moves f64."""
@@ -30,14 +32,16 @@ class Case:
 
     @property
     def held_bytes(self) -> int:
-        """What all ranks together hold at the larger end."""
-        return max(t.tile_bytes * t.mesh.n_devices for t in (self.source, self.target))
+        """What all ranks together hold at the larger end, tiles of even ranges counted as full ones."""
+        return max(map(_held_bytes, (self.source, self.target)))
 
     @property
     def is_beyond(self) -> str | None:
         """Why a library that only moves whole values on one mesh cannot do this."""
         if self.source.pending_op or self.target.pending_op:
             return "it has no pending sums"
+        if not (self.source.is_plain and self.target.is_plain):
+            return "it cuts dims into even ranges only"
         return "two meshes" if self.source.mesh != self.target.mesh else None
 
     def __str__(self) -> str:
@@ -76,9 +80,19 @@ KINDS = {
     "cut": Kind("every rank has all -> cut", "[N, N]", "[N, N{x}]", copies=True),
     "sum-cut": Kind("a sum, added up and cut", "[N, N] sum{x}", "[N{x}, N]", copies=True),
     "sum-all": Kind("a sum, added up everywhere", "[N, N] sum{x}", "[N, N]", copies=True),
+    "cyclic-rows": Kind(
+        "blocks dealt to a grid -> rows", "[N{x/B}, N{y/B}]", "[N{x,y}, N]", "grid"
+    ),
+    "cyclic-cyclic": Kind(
+        "blocks of 64 dealt to a grid -> of 96", "[N{x/B}, N{y/B}]", "[N{x/C}, N{y/C}]", "grid"
+    ),
+    "ragged": Kind("tiles of any lengths -> of one", "[N{x=L}, N]", "[N{x}, N]"),
+    "fused-qkv": Kind("a fused weight -> rows", "[H{x}+K{x}+K{x}, N]", "[N{x}, N]"),
+    "experts": Kind("stacked experts, by tensor -> by expert", "[R, 2*M{x}, N]", "[R{x}, N, N]"),
     "two-meshes": Kind("from half the ranks to the others", "[N{x}, N]", "[N, N{z}]", "halves"),
 }
-"""P x Q = number of ranks; U and V are a little off N, so that nothing divides them."""
+"""P x Q = R, the number of ranks; U and V are a little off N, so that nothing divides them; L are lengths
+that rise from rank to rank; H, K and M are parts of N."""
 
 
 def make_case(name: str, total_bytes: int, n_ranks: int) -> Case:
@@ -100,12 +114,31 @@ def make_case(name: str, total_bytes: int, n_ranks: int) -> Case:
             f"cannot measure {name!r} on {n_ranks} ranks: need a product, such as 4, 6 or 8"
         )
     n = _size(kind, total_bytes, n_ranks)
-    letters = {"N": n, "U": max(1, n - 3), "V": n + 5, "P": p, "Q": q}
+    letters: dict[str, int | str] = {
+        "N": n, "U": max(1, n - 3), "V": n + 5, "P": p, "Q": q, "R": n_ranks, "B": 64, "C": 96,
+        "K": n // 10, "H": n - 2 * (n // 10), "M": n // 2, "L": _lengths(n, n_ranks),
+    }  # fmt: skip
     ends = []
     for pattern, mesh in zip((kind.source, kind.target), _meshes(kind.mesh, n_ranks), strict=True):
         text = "".join(str(letters.get(letter, letter)) for letter in pattern)
         ends.append(ArrayType.parse(f"f64{text}", mesh))
     return Case(name, ends[0], ends[1])
+
+
+def _held_bytes(t: ArrayType) -> int:
+    if t.is_plain:
+        return t.tile_bytes * t.mesh.n_devices
+    return int(volumes(t).sum()) * t.dtype.itemsize
+
+
+def _lengths(n: int, n_ranks: int) -> str:
+    """Lengths of tiles that rise from rank to rank.
+
+    >>> _lengths(100, 4)
+    '10;20;30;40'
+    """
+    edges = [n * k * (k + 1) // (n_ranks * (n_ranks + 1)) for k in range(n_ranks + 1)]
+    return ";".join(str(hi - lo) for lo, hi in itertools.pairwise(edges))
 
 
 def factors(n: int) -> tuple[int, int]:
@@ -120,9 +153,10 @@ def factors(n: int) -> tuple[int, int]:
 
 def _size(kind: Kind, total_bytes: int, n_ranks: int) -> int:
     """The size of a dim: a multiple of the number of ranks (of half of it, for two halves)."""
-    n_elems = total_bytes / ITEM_BYTES / (n_ranks if kind.copies else 1)
+    n_elems = total_bytes / ITEM_BYTES / (n_ranks if kind.copies or "R" in kind.source else 1)
     step = max(1, n_ranks // 2) if kind.mesh == "halves" else n_ranks
-    n_dims = kind.source.count(",") - kind.source.count("x,y") + 1
+    step *= 2 if "M" in kind.source else 1
+    n_dims = kind.source.count(",") - kind.source.count("x,y") + 1 - kind.source.count("R")
     return max(1, round(n_elems ** (1 / n_dims) / step)) * step
 
 

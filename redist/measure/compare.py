@@ -119,7 +119,7 @@ def _way(classes: Ways, case: Case) -> tuple[type[Contender], str]:
     absent = classes[0].absent()
     if absent is not None:
         return classes[0], absent
-    reasons = [way.cannot(case) for way in classes]
+    reasons = [way.why_not(case) for way in classes]
     for way, reason in zip(classes, reasons, strict=True):
         if reason is None:
             return way, ""

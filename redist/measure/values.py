@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import coordinates
+from redist.layout.axes import Ints, coordinates
 from redist.layout.tiles import boxes_of
 
 AnyArray: TypeAlias = NDArray[Any]
@@ -78,6 +79,11 @@ def source_values(t: ArrayType, box: ValueBox, part: int) -> AnyArray:
 
     Where the dtype cannot hold all these numbers, rows and columns repeat, each after a prime.
     """
+    return values_at(t, [np.arange(lo, hi) for lo, hi in zip(box.lo, box.hi, strict=True)], part)
+
+
+def values_at(t: ArrayType, indices: Sequence[Ints], part: int) -> AnyArray:
+    """The same for any indices of every dim."""
     dtype = t.dtype.to_numpy()
     if not t.shape:
         return np.full((), part, dtype)
@@ -86,18 +92,18 @@ def source_values(t: ArrayType, box: ValueBox, part: int) -> AnyArray:
     if t.global_elems > most:
         columns = min(columns, _prime(math.isqrt(most) if t.ndim > 1 else most))
     rows = np.zeros((), np.int64)
-    for n, lo, hi in zip(t.shape[:-1], box.lo, box.hi, strict=False):
-        rows = rows[..., None] * n + np.arange(lo, hi)
+    for n, own in zip(t.shape[:-1], indices, strict=False):
+        rows = rows[..., None] * n + own
     if t.global_elems > most:
         rows %= _prime(max(2, most // max(1, columns)))
-    column = np.arange(box.lo[-1], box.hi[-1]) % max(1, columns) + part
+    column = indices[-1] % max(1, columns) + part
     return (rows * columns).astype(dtype)[..., None] + column.astype(dtype)
 
 
-def target_values(source: ArrayType, box: ValueBox) -> AnyArray:
-    """A box of the target: the numbers, or the sum of all partial values of them."""
+def target_values(source: ArrayType, indices: Sequence[Ints]) -> AnyArray:
+    """A tile of the target: the numbers, or the sum of all partial values of them."""
     n_parts = max(parts(source).values()) + 1
-    values = source_values(source, box, 0)
+    values = values_at(source, indices, 0)
     if source.pending_op is None:
         return values
     if source.pending_op != "sum" or source.dtype.name != "f64":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,10 @@ from tests.problems.oracle import holdings
 
 def whole(t: ArrayType) -> ValueBox:
     return ValueBox((0,) * t.ndim, t.shape)
+
+
+def every(t: ArrayType) -> list[Any]:
+    return [np.arange(n) for n in t.shape]
 
 
 def test_values_are_row_major_numbers() -> None:
@@ -48,6 +54,8 @@ def test_large_arrays_of_short_floats_repeat_late() -> None:
 def test_boxes_are_what_the_oracle_says(name: str) -> None:
     case = make_case(name, 2000, 6)
     for t in (case.source, case.target):
+        if not t.is_plain:
+            continue
         held = holdings(t)
         for rank, box in boxes(t).items():
             inside = {
@@ -61,13 +69,13 @@ def test_boxes_are_what_the_oracle_says(name: str) -> None:
 def test_a_sum_is_the_sum_of_its_parts() -> None:
     source = make_case("sum-all", 2000, 4).source
     total = sum(source_values(source, whole(source), part) for part in parts(source).values())
-    assert np.array_equal(total, target_values(source, whole(source)))
+    assert np.array_equal(total, target_values(source, every(source)))
 
 
 def test_other_reductions_have_no_formula_yet() -> None:
     t = ArrayType.parse("f64[4] max{x}", Mesh(x=2))
     with pytest.raises(RequestError, match="sums of f64"):
-        target_values(t, whole(t))
+        target_values(t, every(t))
 
 
 def test_boxes_meet_and_lie_within() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
+from redist.layout.tiles import indices_of
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
 from redist.measure.values import AnyArray, ValueBox, boxes
@@ -226,3 +227,74 @@ class AllReduceByHand(Contender):
     def run(self) -> None:
         """One call. **Collective over `comm`.**"""
         self.comm.Allreduce(self.input, self.output, MPI.SUM)
+
+
+class PackedByHand(Contender):
+    """Pack what each rank needs by lists of indices, one Alltoallv, unpack: for tiles that are not boxes."""
+
+    label = "pack, Alltoallv"
+    knows_segments = True
+
+    def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
+        super().__init__(case, comm, ends)
+        dtype, me, everyone = case.source.dtype.to_numpy(), comm.rank, range(comm.size)
+        self._sent, self._got = (
+            [_places(case, *pair) for pair in pairs]
+            for pairs in (
+                [(me, rank, 0) for rank in everyone],
+                [(rank, me, 1) for rank in everyone],
+            )
+        )
+        element = dtlib.from_numpy_dtype(dtype)
+        self._send, self._recv = (
+            (np.empty(sum(counts), dtype), counts)
+            for counts in ([_count(at) for at in places] for places in (self._sent, self._got))
+        )
+        self._messages = [[flat, counts, element] for flat, counts in (self._send, self._recv)]
+
+    @classmethod
+    def cannot(cls, case: Case) -> str | None:
+        """It moves values and adds none, and every value lies on one rank."""
+        if case.source.pending_op is not None:
+            return "it adds nothing up"
+        alone = case.source.mesh.n_devices == np.prod(case.source.cuts)
+        return None if alone else "written for sources without replicas"
+
+    def run(self) -> None:
+        """Pack, send, unpack. **Collective over `comm`.**"""
+        if self.input is not None:
+            for at, part in zip(self._sent, _parts(*self._send), strict=True):
+                if len(part):
+                    part[...] = self.input[at].reshape(-1)
+        self.comm.Alltoallv(*self._messages)
+        if self.output is not None:
+            for at, part in zip(self._got, _parts(*self._recv), strict=True):
+                if len(part):
+                    self.output[at] = part.reshape([len(own.reshape(-1)) for own in at])
+
+
+Places = tuple[AnyArray, ...]
+"""Where values lie in a tile: a list for every dim, as ``np.ix_`` makes them."""
+
+
+def _places(case: Case, sender: int, receiver: int, side: int) -> Places:
+    """Where what one rank sends another lies, in the source's tile or in the target's."""
+    ends = (case.source, sender), (case.target, receiver)
+    if any(rank not in t.mesh.ranks for t, rank in ends):
+        return np.ix_(*([],) * case.source.ndim)
+    held = [indices_of(t, rank) for t, rank in ends]
+    own = held[side]
+    return np.ix_(
+        *(
+            np.flatnonzero(np.isin(mine, other))
+            for mine, other in zip(own, held[1 - side], strict=True)
+        )
+    )
+
+
+def _count(at: Places) -> int:
+    return int(np.prod([own.size for own in at], dtype=np.int64))
+
+
+def _parts(flat: AnyArray, counts: Sequence[int]) -> list[AnyArray]:
+    return np.split(flat, np.cumsum(counts)[:-1])

@@ -10,9 +10,10 @@ import numpy as np
 from mpi4py import MPI
 
 from redist.layout.array_type import ArrayType
+from redist.layout.tiles import indices_of, tile_shapes
 from redist.measure import memory
 from redist.measure.cases import Case
-from redist.measure.values import AnyArray, ValueBox, boxes, parts, source_values, target_values
+from redist.measure.values import AnyArray, boxes, parts, target_values, values_at
 
 POISON = 0x77
 """Every byte of a target before a check; what is left of them was not written."""
@@ -33,10 +34,10 @@ class Ends:
 
 def new_tile(t: ArrayType, rank: int) -> AnyArray | None:
     """An array for what a rank holds, poisoned; None where it holds nothing."""
-    box = boxes(t).get(rank)
-    if box is None:
+    shape = tile_shapes(t).get(rank)
+    if shape is None:
         return None
-    tile = np.empty(box.shape, t.dtype.to_numpy())
+    tile = np.empty(shape, t.dtype.to_numpy())
     poison(tile)
     return tile
 
@@ -58,6 +59,8 @@ class Contender(ABC):
     """Its name in tables."""
     uses_ends: ClassVar[bool] = True
     """Whether it works on arrays that it is given."""
+    knows_segments: ClassVar[bool] = False
+    """Whether it can move tiles that are not boxes."""
     planned_bytes: int | None = None
     """What it says its memory will be at most, source and target included."""
 
@@ -66,8 +69,9 @@ class Contender(ABC):
         self.comm = comm
         self.input = ends.source
         self.output = ends.target
-        self.source_box: ValueBox | None = boxes(case.source).get(comm.rank)
-        self.target_box: ValueBox | None = boxes(case.target).get(comm.rank)
+        self.source_box, self.target_box = (
+            boxes(t).get(comm.rank) if t.is_plain else None for t in (case.source, case.target)
+        )
 
     @classmethod
     def absent(cls) -> str | None:
@@ -78,6 +82,13 @@ class Contender(ABC):
     def cannot(cls, case: Case) -> str | None:
         """Why it cannot express a case; None where it can."""
         return None
+
+    @classmethod
+    def why_not(cls, case: Case) -> str | None:
+        """Why it does not take part in a case; None where it does."""
+        if (case.source.is_plain and case.target.is_plain) or cls.knows_segments:
+            return cls.cannot(case)
+        return "it takes every tile for a box"
 
     @abstractmethod
     def run(self) -> None:
@@ -90,9 +101,9 @@ class Contender(ABC):
 
     def fill(self) -> None:
         """Write this rank's tile of the source. **Local.**"""
-        if self.input is not None and self.source_box is not None:
-            part = parts(self.case.source).get(self.comm.rank, 0)
-            self.input[...] = source_values(self.case.source, self.source_box, part)
+        source, rank = self.case.source, self.comm.rank
+        if self.input is not None and rank in source.mesh.ranks:
+            self.input[...] = values_at(source, indices_of(source, rank), parts(source)[rank])
 
     def is_right(self) -> bool:
         """Move once into a poisoned target and compare this rank's. **Collective over `comm`.**"""
@@ -108,9 +119,10 @@ class Contender(ABC):
 
     def holds_target(self) -> bool:
         """Whether this rank's tile of the target is what it must be, bit for bit. **Local.**"""
-        if self.target_box is None:
+        target, rank = self.case.target, self.comm.rank
+        if rank not in target.mesh.ranks:
             return True
-        want = target_values(self.case.source, self.target_box)
+        want = target_values(self.case.source, indices_of(target, rank))
         return self.output is not None and np.array_equal(self.output, want)
 
     def peak_bytes(self, base_bytes: int) -> int:

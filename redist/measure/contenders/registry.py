@@ -19,6 +19,7 @@ from redist.measure.contenders.by_hand import (
     AlltoallwByHand,
     GatherAndSlice,
     JustSlice,
+    PackedByHand,
     ReduceAndSlice,
     ReduceScatterByHand,
 )
@@ -32,6 +33,7 @@ class AnyArrays(Contender):
     """``transfer(local, out)``: source and target are the user's own arrays."""
 
     label = "redist, any arrays"
+    knows_segments = True
     transport = "auto"
 
     def __init__(self, case: Case, comm: MPI.Intracomm, ends: Ends) -> None:
@@ -77,7 +79,7 @@ Ways: TypeAlias = Sequence[type[Contender]]
 
 CONTENDERS: Mapping[str, Ways] = {
     "naive": (JustSlice, GatherAndSlice, ReduceAndSlice),
-    "by-hand": (AlltoallwByHand, ReduceScatterByHand, AllReduceByHand),
+    "by-hand": (AlltoallwByHand, ReduceScatterByHand, AllReduceByHand, PackedByHand),
     "redist": (OwnBuffers,),
     "redist-any": (AnyArrays,),
     "redist-mpi": (OnlyMessages,),
