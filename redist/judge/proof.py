@@ -70,7 +70,9 @@ def list_gaps(plan: Plan) -> list[str]:
     if plan.target.pending_op is not None:
         out.append("that the lower bound is the least: tested, where a reduction stays pending")
     if plan.steps and not all(t.is_plain for t in plan.types):
-        out.append("the theorems about steps, where dims have segments: tested, not proved")
+        out.append(
+            "that segments are right together: theorems speak of one at a time, the rest is tested"
+        )
     out.append("memory of Python and MPI, and of a communicator's control pages and tables")
     if any(s.received_bytes and s.staging_bytes < LEAST_POOL_BYTES for s in plan.steps):
         least = format_bytes(LEAST_POOL_BYTES)

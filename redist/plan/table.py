@@ -68,7 +68,7 @@ def _headline(plan: Plan) -> str:
     if other != mesh:
         where += f" -> mesh {_mesh_text(str(other))}: {other.n_devices} devices"
     sizes = sorted({plan.source.tile_bytes, plan.target.tile_bytes})
-    tiles = " to ".join(format_bytes(size) for size in sizes)
+    tiles = " to ".join(dict.fromkeys(map(format_bytes, sizes)))
     return f"{plan.source} -> {plan.target}      {where}, {tiles} each"
 
 

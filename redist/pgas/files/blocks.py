@@ -24,7 +24,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.memory import GRAIN
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.layouts import line_mesh
-from redist.pgas.tiles.move import move, resolve_pending
+from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.select import Link, new_tile
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
@@ -77,7 +77,7 @@ def own_parts(a: Array, limit_bytes: int) -> Iterator[FilePart]:
     An array that is cut by rows stays where it is, and copies share its rows; another is moved, a
     block at a time.
     """
-    a = resolve_pending(a)
+    a = as_plain(resolve_pending(a))
     if not _lies_in_order(a.type) and a.memory.on_device:
         a = move(a, _rows(a.type.shape, a.type, line_mesh(a.comm.size)), asked=True)
     if _lies_in_order(a.type):
@@ -246,7 +246,7 @@ class Table:
                 wrong = f"{n} name{'s' * (n != 1)} for {m} column{'s' * (m != 1)}"
                 wrong = wrong if twice is None else f"{twice!r} stands twice"
                 raise ArgumentError(f"cannot write {path!r} with columns {names}: {wrong}")
-        here = (resolve_pending(one).to_device("cpu") for one in arrays)
+        here = (as_plain(resolve_pending(one)).to_device("cpu") for one in arrays)
         return Table(tuple(here), None if names is None else tuple(names))
 
     @property

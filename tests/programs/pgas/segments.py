@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from types import FunctionType
 from typing import Any
@@ -58,6 +59,20 @@ def borders() -> str | None:
             return f"{y.type} made of tiles, or copied, has other values"
         if str(y.type) not in repr(y) or y.astype("float32").type != y.type.with_dtype("f32"):
             return f"{y.type} prints {y!r}"
+    return None
+
+
+def files() -> str | None:
+    """Files have the values in order, however the array lies."""
+    folder = COMM.bcast(tempfile.mkdtemp() if COMM.rank == 0 else None)
+    for kind in KINDS:
+        y = plain().to(kind)
+        X.write_npy(f"{folder}/a.npy", y)
+        X.write_csv(f"{folder}/a.csv", y)
+        text = np.loadtxt(f"{folder}/a.csv", delimiter=",")
+        if not same(X.read_npy(f"{folder}/a.npy").gather(), WHOLE) or not same(text, WHOLE):
+            return f"a file of {y.type} has other values"
+        COMM.Barrier()
     return None
 
 
@@ -185,6 +200,7 @@ def refusals() -> str | None:
 
 CHECKS = {
     "borders": borders,
+    "files": files,
     "element_wise": element_wise,
     "products": products,
     "ragged_masks": ragged_masks,
