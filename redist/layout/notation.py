@@ -46,6 +46,11 @@ class _Reader:
         self.skip_space()
         return self.text.startswith(symbol, self.at)
 
+    def ahead(self) -> str:
+        """The next character that is not a space; "" at the end."""
+        self.skip_space()
+        return self.text[self.at : self.at + 1]
+
     def accept(self, symbol: str) -> bool:
         found = self.peek(symbol)
         self.at += len(symbol) if found else 0
@@ -143,8 +148,8 @@ def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Dim:
     reader.skip_space()
     start = reader.at
     segments = _sum(reader, mesh, seen)
-    seen += axes_of(mesh, segments)
     only = segments[0][0] if len(segments) == 1 and len(segments[0]) == 1 else None
+    seen += axes_of(mesh, segments) if only is None or only.inner else only.axes
     reader.skip_space()
     if reader.at < len(reader.text) and _NUMBER.match(reader.text, reader.at):
         if reader.text[: reader.at].rstrip()[-1:] not in ("}", ")"):
@@ -173,6 +178,8 @@ def _sum(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
     segments = [*_product(reader, mesh, seen)]
     while reader.accept("+"):
         segments += _product(reader, mesh, seen)
+    if len(segments) == 1 and len(segments[0]) == 1 and not segments[0][0].inner:
+        return tuple(segments)  # its axes and lengths have been looked at
     try:
         check_segments(mesh, tuple(segments))
     except LayoutError as error:
@@ -222,6 +229,8 @@ def _factor(reader: _Reader, mesh: Mesh, path: list[SubAxis]) -> Factor:
     reader.accept("{")
     axes = _axes(reader, mesh, path)
     start = reader.at
+    if reader.accept("}"):
+        return Factor(size, axes)
     if reader.accept("/"):
         block = reader.number("expected the size of a block")
         if block == 0:
@@ -242,14 +251,13 @@ def _factor(reader: _Reader, mesh: Mesh, path: list[SubAxis]) -> Factor:
                 start,
             )
         return factor
-    reader.expect("}", "expected ',' or '}'")
-    return Factor(size, axes)
+    raise reader.fail("expected ',' or '}'")
 
 
 def _axes(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[SubAxis, ...]:
     """``x, y:(2)3``; ``seen`` are the parts that may not be used again."""
     parts: list[SubAxis] = []
-    while not any(map(reader.peek, "}/=")):
+    while reader.ahead() not in ("}", "/", "="):
         if parts:
             reader.expect(",", "expected ',' or '}'")
         reader.skip_space()
