@@ -100,8 +100,7 @@ def test_every_option_of_the_command_line_is_on_its_page() -> None:
     }
     assert len(commands) == 8 and not options
     assert all(f"`redist {name}`" in text for name in commands)
-    cases = {12: "twelve", 14: "fourteen", 15: "fifteen", 16: "sixteen", 17: "seventeen"}
-    assert f"lists {cases[len(KINDS)]} cases" in text
+    assert f"lists {len(KINDS)} cases" in text
 
 
 def test_every_environment_variable_is_on_its_page() -> None:
