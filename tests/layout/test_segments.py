@@ -233,6 +233,27 @@ FIELD: dict[str, tuple[Array, str, str, list[Array]]] = {
             for r in range(2)
         ],
     ),
+    "stacked experts, gate and up, by expert": (
+        np.stack([cat(GATE + 100 * e, UP + 100 * e) for e in range(4)]),
+        "i64[4{ep}, 48, 3]",
+        "ep=2",
+        [
+            np.stack([cat(GATE + 100 * e, UP + 100 * e) for e in (2 * r, 2 * r + 1)])
+            for r in range(2)
+        ],
+    ),
+    "index queries, and one index key for all": (
+        cat(Q, K, V, GATE, ODD[0]),
+        "i64[64{tp}+2*16{tp}+24{tp}+3, 3]",
+        "tp=4",
+        [cat(*(chunks(part, 4)[r] for part in (Q, K, V, GATE)), ODD[0]) for r in range(4)],
+    ),
+    "raw rows, more ranks than groups": (
+        cat(Q, K, V, GATE),
+        "i64[120{tp}, 3]",
+        "tp=8",
+        [cat(Q, K, V, GATE)[15 * r : 15 * r + 15] for r in range(8)],
+    ),
     "FSDP of tensor parallel, segment by segment": (
         cat(GATE, UP),
         "i64[2*24{tp,dp}, 3]",
