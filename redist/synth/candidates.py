@@ -6,15 +6,17 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 
+from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts, refined_parts
 from redist.layout.mesh import Mesh
 from redist.plan.memory import fixed_live_bytes
 from redist.plan.request import Request
-from redist.plan.rules import kept_axes, resolved_axes
+from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import AllPermute, Exchange, ReduceScatter
 from redist.plan.topology import Topology
 from redist.plan.traffic import group_level, is_plain_reduce_scatter
+from redist.synth.named_steps import general_step
 from redist.synth.normal_form import by_whole_dims, crossing, normal_form
 from redist.synth.plan_figures import Path
 from redist.synth.routes import axis_by_axis, direct, gather_and_slice, via
@@ -27,6 +29,8 @@ FEW_STEPS = 4
 def standard_routes(request: Request) -> dict[str, Path]:
     """Simple routes by name; no plan is worse than the best of them."""
     source, target = request.source, request.target
+    if not (source.is_plain and target.is_plain):
+        return _segment_routes(request)
     one = direct(source, target)
     if request.strategy == "direct":
         return {"direct": one}
@@ -49,6 +53,38 @@ def standard_routes(request: Request) -> dict[str, Path]:
     within = {name: r for name, r in routes.items() if within_ends(r, source, target)}
     # Without permutes there may be no other way than by larger tiles.
     return within if within and request.strategy == "collectives" else routes
+
+
+def _segment_routes(request: Request) -> dict[str, Path]:
+    """Routes between types of which one has segments: straight there, or through a plain type.
+
+    Where one reduction is resolved and another is left pending, that takes a local step more. A sum is
+    better resolved where every element has one holder, if segments of the target are replicated.
+    """
+    source, target = request.source, request.target
+    if request.strategy in ("collectives", "no_permute"):
+        raise RequestError(
+            f"cannot turn {source} into {target} with strategy {request.strategy!r}: named collectives move "
+            "even ranges, and a dim with segments is cut otherwise; use strategy 'auto'"
+        )
+    resolved = resolved_axes(source, target)
+    stops = [target]
+    if resolved and added_axes(source, target):
+        stops = [target.with_pending(None, ()), target]
+    routes = {"direct": _general(source, stops)}
+    plain = stops[0].with_dims(target.dims)
+    if resolved and request.strategy == "auto" and plain not in (source, stops[0]):
+        routes["through even ranges"] = _general(source, [plain, *stops])
+    return routes
+
+
+def _general(source: ArrayType, stops: Iterable[ArrayType]) -> Path:
+    """An exchange or a reduce_scatter to each stop in turn."""
+    hops, here = [], source
+    for stop in stops:
+        hops.append((general_step(here, stop), stop))
+        here = stop
+    return tuple(hops)
 
 
 def _normal_forms(request: Request) -> dict[str, Path]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
-from redist.errors import NoPlanError, RequestError
+from redist.errors import NoPlanError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.lower_bound import lower_bound_bytes
@@ -15,7 +15,7 @@ from redist.plan.plan import Alternative, Plan
 from redist.plan.rates import FLAT
 from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, resolved_axes
-from redist.plan.steps import Exchange, ReduceScatter, Slice
+from redist.plan.steps import Slice
 from redist.plan.topology import Topology
 from redist.synth.candidates import factors_of, standard_routes, within_ends
 from redist.synth.collectives.prime_shapes import floor_over_primes
@@ -62,7 +62,8 @@ def find_plan(request: Request) -> Plan:
     Normal form, gather and slice, routes that cut partial values before they are combined, and those that
     gather or reduce within the nearest level of the topology first are looked at besides, so a plan may be
     better than the best of the space; under ``auto`` no tile on the way is ever larger than those of both
-    ends.
+    ends. Between types of which one has segments there is no search: what moves goes straight to its place,
+    by one exchange at the lower bound or one reduce_scatter, or through the plain type of the same axes.
 
     The plan is optimal over that space (``search == "exact"``) for up to 5 prime factors on each
     mesh while types times ranks stay below four million (rank 4 and 5 factors: 12,341 types), and
@@ -78,8 +79,6 @@ def find_plan(request: Request) -> Plan:
     pricer = Pricer.of(source, target, request.topology, request.limit_bytes, request.donate)
     if source == target:
         return _plan(request, pricer, (), [], "exact")
-    if source.segments or target.segments:
-        return _span_plan(request, pricer)
     routes = standard_routes(request)
     best = min(
         (name for name in routes if pricer.fits(routes[name])),
@@ -87,7 +86,10 @@ def find_plan(request: Request) -> Plan:
         default=None,
     )
     bound: int | None = MORE_THAN_ANY_COST
-    if request.strategy != "direct" and not _is_settled(request, pricer, routes, best):
+    is_plain = source.is_plain and target.is_plain
+    if not is_plain and not _is_settled(request, pricer, routes, best):
+        bound = None
+    elif request.strategy != "direct" and not _is_settled(request, pricer, routes, best):
         below = MORE_THAN_ANY_COST if best is None else _cost(request, pricer, routes[best])
         asked = _Asked(request, pricer, _is_capped(request, routes))
         found, bound = _search_space(asked, below)
@@ -103,42 +105,13 @@ def find_plan(request: Request) -> Plan:
     return _plan(request, pricer, routes[best], _alternatives(pricer, routes), "bounded", bound)
 
 
-def _span_plan(request: Request, pricer: Pricer) -> Plan:
-    """The plan between types of which one has segments: what moves goes straight to its place.
-
-    That is one exchange at the lower bound, or one reduce_scatter; where one reduction is resolved and
-    another is left pending, a local step behind it.
-    """
-    source, target = request.source, request.target
-    if request.strategy in ("collectives", "no_permute"):
-        raise RequestError(
-            f"cannot turn {source} into {target} with strategy {request.strategy!r}: named collectives move "
-            "even ranges, and a dim with segments is cut otherwise; use strategy 'auto'"
-        )
-    resolved, added = resolved_axes(source, target), added_axes(source, target)
-    stops = [target.with_pending(None, ()), target] if resolved and added else [target]
-    route: Path = tuple(
-        (ReduceScatter(stop) if resolved and number == 0 else Exchange(stop), stop)
-        for number, stop in enumerate(stops)
-    )
-    if not pricer.fits(route):
-        raise _over_limit(request, pricer.least_limit_bytes(route))
-    plan = _plan(request, pricer, route, _alternatives(pricer, {"direct": route}), "bounded")
-    is_best = request.objective == "bytes" and plan.received_bytes == plan.lower_bound_bytes
-    return replace(plan, search="exact") if is_best else plan
-
-
 def _no_plan(request: Request, pricer: Pricer, routes: dict[str, Path]) -> NoPlanError:
     """The error that says the least limit known to do."""
     least = min(pricer.least_limit_bytes(route) for route in routes.values())
     if request.strategy == "collectives" and has_closed_limit(request.source, request.target):
         least = least_limit_bytes(request.source, request.target, request.donate)
-    elif request.strategy != "direct":
+    elif request.strategy != "direct" and request.source.is_plain and request.target.is_plain:
         least = _least_limit(request, least, _is_capped(request, routes))
-    return _over_limit(request, least)
-
-
-def _over_limit(request: Request, least: int) -> NoPlanError:
     return NoPlanError(
         f"no plan fits the limit of {request.limit_bytes} bytes under strategy "
         f"{request.strategy!r}; the least that would do is {least} bytes",

@@ -440,3 +440,15 @@ def test_weights_and_their_scales_cover_the_same_blocks(
         return
     with pytest.raises(LayoutError, match=words):
         redist.check_blocks(*ends, (128, 128))
+
+
+def test_a_sum_is_resolved_where_elements_have_one_holder() -> None:
+    """Not on every replica by itself: 1,248 bytes and not 1,920 of at least 1,152."""
+    ends = "f32[16, 4] sum{x}", "f32[8{x}+8, 4]"
+    for objective in ("time", "bytes"):
+        plan = redist.synthesize(*ends, mesh=Mesh(x=4), objective=objective)
+        check_plan(plan)
+        assert [step.op for step in plan.steps] == ["reduce_scatter", "exchange"]
+        assert (plan.received_bytes, plan.lower_bound_bytes) == (1248, 1152)
+    direct = redist.synthesize(*ends, mesh=Mesh(x=4), strategy="direct")
+    assert (len(direct.steps), direct.received_bytes) == (1, 1920)
