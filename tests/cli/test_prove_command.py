@@ -289,8 +289,8 @@ def test_theorems_that_it_names_are_there() -> None:
     assert "factors" not in rests_on(plan)
     dealt = synthesize("f32[9{x/2}]", "f32[9]", mesh=MESH)
     assert "factors" in rests_on(dealt)
-    assert any("where dims have segments" in gap for gap in list_gaps(dealt))
-    assert not any("where dims have segments" in gap for gap in list_gaps(plan))
+    assert any("that segments are right together" in gap for gap in list_gaps(dealt))
+    assert not any("that segments are right together" in gap for gap in list_gaps(plan))
 
 
 def test_the_smallest_array_is_right_and_is_covered() -> None:
