@@ -20,6 +20,18 @@ from redist.layout.mesh import Mesh
 from redist.layout.spans import Leaf, SegmentCut, cut_overlaps, even_leaf, leaves, tile_spans
 
 
+def number_tiles(index: Ints, n_tiles: Sequence[int]) -> Ints:
+    """One number for every row of places among this many tiles of each dim, the last dim counting fastest.
+
+    >>> number_tiles(np.array([[0, 1], [1, 2]]), (2, 3))
+    array([1, 5])
+    """
+    out = np.zeros(len(index), dtype=np.int64)
+    for i, n in enumerate(n_tiles):
+        out = out * n + index[:, i]
+    return out
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
     """A type as numbers: how each dim is cut, and which tile each rank holds.
@@ -58,10 +70,7 @@ class Grid:
 
     def shards(self) -> Ints:
         """One number per device that tells its tile from the others."""
-        out = np.zeros(len(self.ranks), dtype=np.int64)
-        for i, cut in enumerate(self.dims):
-            out = out * cut.n_tiles + self.index[:, i]
-        return out
+        return number_tiles(self.index, self.n_tiles)
 
 
 def grid(
@@ -297,10 +306,7 @@ class SpanGrid:
 
     def shards(self) -> Ints:
         """One number per device that tells its tile from the others."""
-        out = np.zeros(len(self.ranks), dtype=np.int64)
-        for i, n in enumerate(self.n_tiles):
-            out = out * n + self.index[:, i]
-        return out
+        return number_tiles(self.index, self.n_tiles)
 
 
 def grids(

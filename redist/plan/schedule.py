@@ -12,7 +12,15 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import Ints
 from redist.layout.spans import SegmentCut
-from redist.layout.tiles import Grid, SpanGrid, common, grids, overlap_tables, spans_in
+from redist.layout.tiles import (
+    Grid,
+    SpanGrid,
+    common,
+    grids,
+    number_tiles,
+    overlap_tables,
+    spans_in,
+)
 from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.topology import Topology
 
@@ -81,9 +89,7 @@ def choose_senders(
     a: Grid | SpanGrid, tile: Ints, rank: Ints, topology: Topology
 ) -> tuple[Ints, Ints]:
     """Row of a and level for every request of a tile by a rank."""
-    wanted = np.zeros(len(tile), dtype=np.int64)
-    for i, n in enumerate(a.n_tiles):
-        wanted = wanted * n + tile[:, i]
+    wanted = number_tiles(tile, a.n_tiles)
     rows = np.flatnonzero(a.holds)
     held = a.shards()[rows]
     sender = np.full(len(tile), -1, dtype=np.int64)

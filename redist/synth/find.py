@@ -86,10 +86,10 @@ def find_plan(request: Request) -> Plan:
         default=None,
     )
     bound: int | None = MORE_THAN_ANY_COST
-    is_plain = source.is_plain and target.is_plain
-    if not is_plain and not _is_settled(request, pricer, routes, best):
-        bound = None
-    elif request.strategy != "direct" and not _is_settled(request, pricer, routes, best):
+    is_settled = request.strategy == "direct" or _is_settled(request, pricer, routes, best)
+    if not (source.is_plain and target.is_plain):
+        bound = bound if is_settled else None
+    elif not is_settled:
         below = MORE_THAN_ANY_COST if best is None else _cost(request, pricer, routes[best])
         asked = _Asked(request, pricer, _is_capped(request, routes))
         found, bound = _search_space(asked, below)

@@ -61,48 +61,17 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
     for x in arrays:
         if x.memory is not memory:
             check_alike(function.__name__, *arrays)
-    if t.segments:
-        return _apply_to_segments(function, operands, arrays)
     if memory.is_ghost and (arranger := current_arranger()) is not None:
         return arranger.call(_arranged(function, operands, arrays), arrays)
     if len(arrays) > 1 and any(x.type is not t and x.type != t for x in arrays[1:]):
         _check_together(function, arrays)
-        if any(x.type.segments for x in arrays):
-            return _apply_to_segments(function, operands, arrays)
+        arrays = [as_plain(x) for x in arrays]  # no layout suits dims with segments and others
         *ends, t = meet(tuple(x.type for x in arrays))
         operands = _with_arrays(operands, [move(x, e) for x, e in zip(arrays, ends, strict=True)])
     elif t.pending_op is not None and not _stays_pending(function, operands, t):
         arrays = [resolve_pending(x) for x in arrays]
         operands, t = _with_arrays(operands, arrays), arrays[0].type
     return _apply_in(function, operands, t)
-
-
-def _apply_to_segments(
-    function: Callable[..., Any], operands: tuple[Any, ...], arrays: list[Tiled]
-) -> Any:
-    """Arrays of one type tile by tile, whatever a tile is; others are moved to plain types before."""
-    first = arrays[0]
-    t = first.type
-    if t.pending_op is not None or any(x.type != t for x in arrays):
-        return apply(function, *_with_arrays(operands, [as_plain(x) for x in arrays]))
-    for x in arrays:
-        first.memory.check_room(x.type.tile_bytes)
-    tiles = [tile_in(x) if isinstance(x, Tiled) else _scalar(function, x) for x in operands]
-    kinds: list[Any] = [
-        x.dtype
-        if isinstance(x, Tiled)
-        else type(x)
-        if isinstance(x, SCALARS)
-        else np.asarray(x).dtype
-        for x in operands
-    ]
-    dtype = result_dtype(function, *kinds)
-    made = with_dtype(t, dtype_of(dtype))
-    if tile_in(first) is None:
-        return first.new(made, None)
-    if first.memory.on_device:
-        return first.new(made, on_device.compute_in(first.memory, function, tiles, kinds, dtype))
-    return first.new(made, np.asarray(function(*tiles)))
 
 
 def _with_arrays(operands: Sequence[Any], arrays: Sequence[Tiled]) -> tuple[Any, ...]:
@@ -152,14 +121,14 @@ def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayTyp
     kinds: list[Any] = []
     for x in operands:
         if isinstance(x, Tiled):
-            tiles.append(x.tile)
+            tiles.append(tile_in(x) if t.segments else x.tile)
             kinds.append(x.dtype)
         else:
             tiles.append(_scalar(function, x))
             kinds.append(type(x) if isinstance(x, SCALARS) else tiles[-1].dtype)
     dtype = result_dtype(function, *kinds)
     result = with_dtype(t, dtype_of(dtype))
-    if first.tile is None:
+    if (tile_in(first) if t.segments else first.tile) is None:
         nothing = [
             np.empty(0, kind) if tile is None else tile
             for tile, kind in zip(tiles, kinds, strict=True)

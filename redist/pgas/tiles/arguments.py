@@ -51,25 +51,21 @@ def takes_array(function: F) -> F:
 
     An array whose dims have segments is moved to a plain type first.
     """
-
-    @wraps(function)
-    def checked(x: Any, /, *args: Any, **options: Any) -> Any:
-        if not isinstance(x, Tiled):
-            check_arrays(function.__name__, x)
-        if x._type.segments:
-            x = as_plain(x)
-        return function(x, *args, **options)
-
-    return checked  # type: ignore[return-value]
+    return _checked(function, knows_segments=False)
 
 
 def takes_any_array(function: F) -> F:
     """The same for a function that knows of segments."""
+    return _checked(function, knows_segments=True)
 
+
+def _checked(function: F, knows_segments: bool) -> F:
     @wraps(function)
     def checked(x: Any, /, *args: Any, **options: Any) -> Any:
         if not isinstance(x, Tiled):
             check_arrays(function.__name__, x)
+        if x._type.segments and not knows_segments:
+            x = as_plain(x)
         return function(x, *args, **options)
 
     return checked  # type: ignore[return-value]

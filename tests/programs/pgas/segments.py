@@ -118,6 +118,24 @@ def products() -> str | None:
     return None
 
 
+def pending() -> str | None:
+    """Sums of parts of segments stay pending while functions are linear, and are resolved for others."""
+    if N % 2:
+        return None
+    mesh = Mesh(tp=N // 2, y=2)
+    rng = np.random.default_rng(2)
+    left, weight = rng.normal(size=(3, 4)), rng.normal(size=(4, 3 * N))
+    a = X.asarray(left, type=ArrayType.parse("f64[3, 4{y}]", mesh))
+    w = X.asarray(weight, type=ArrayType.parse(f"f64[4{{y}}, {2 * N}{{tp}}+{N}]", mesh))
+    p, want = a @ w, left @ weight
+    if p.type.pending_op != "sum" or (p + p * 2.0).type != p.type:
+        return f"{p.type} and {(p + p * 2.0).type}"
+    other = X.asarray(want, type=ArrayType.parse(f"f64[3{{y}}, {3 * N}]", mesh))
+    found = (p * 2.0 - p).gather(), X.exp(p).gather(), (p + other).gather()
+    right = all(map(np.allclose, found, (want, np.exp(want), 2 * want)))
+    return None if right else f"{p.type} gives other values"
+
+
 def ragged_masks() -> str | None:
     """What a mask keeps stays on its ranks when asked, and is the same as what it keeps otherwise."""
     keep = WHOLE[:, 0] > 3
@@ -203,6 +221,7 @@ CHECKS = {
     "files": files,
     "element_wise": element_wise,
     "products": products,
+    "pending": pending,
     "ragged_masks": ragged_masks,
     "every_function": every_function,
     "refusals": refusals,
