@@ -29,6 +29,7 @@ LAYERS = (
     "errors version",
     "text",
     "layout",
+    "names",
     "plan",
     "draw lower program",
     "synth check",

@@ -13,66 +13,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from redist.errors import LayoutError, ParseError
+from redist.errors import LayoutError
 from redist.layout.array_type import OPS, ArrayType
 from redist.layout.axes import SubAxis, check_chain
 from redist.layout.cuts import cut_dim
 from redist.layout.dtype import DType
 from redist.layout.mesh import AXIS_NAME, Mesh
 from redist.layout.segments import Factor, Segment, Segments, axes_of, check_segments, size_of
+from redist.text.reader import NUMBER, Reader
 
 _DTYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9]+\](?=\s*\[))?")
-_NUMBER = re.compile(r"[0-9]+")
 _WORD = re.compile(r"[A-Za-z_]+")
-
-
-@dataclass(slots=True)
-class _Reader:
-    """A position in a text; every method either moves on or raises at the right character."""
-
-    text: str
-    at: int = 0
-
-    def fail(self, reason: str, at: int | None = None) -> ParseError:
-        return ParseError(self.text, self.at if at is None else at, reason)
-
-    def skip_space(self) -> None:
-        while self.at < len(self.text) and self.text[self.at].isspace():
-            self.at += 1
-
-    def peek(self, symbol: str) -> bool:
-        self.skip_space()
-        return self.text.startswith(symbol, self.at)
-
-    def ahead(self) -> str:
-        """The next character that is not a space; "" at the end."""
-        self.skip_space()
-        return self.text[self.at : self.at + 1]
-
-    def accept(self, symbol: str) -> bool:
-        found = self.peek(symbol)
-        self.at += len(symbol) if found else 0
-        return found
-
-    def expect(self, symbol: str, reason: str) -> None:
-        if not self.accept(symbol):
-            raise self.fail(reason)
-
-    def match(self, pattern: re.Pattern[str], reason: str) -> str:
-        self.skip_space()
-        found = pattern.match(self.text, self.at)
-        if found is None:
-            raise self.fail(reason)
-        self.at = found.end()
-        return found[0]
-
-    def number(self, reason: str) -> int:
-        digits = self.match(_NUMBER, reason)
-        if len(digits) > 18:
-            raise self.fail("expected a number of at most 18 digits", self.at - len(digits))
-        return int(digits)
 
 
 def parse_type(text: str, mesh: Mesh) -> ArrayType:
@@ -85,7 +37,7 @@ def parse_type(text: str, mesh: Mesh) -> ArrayType:
     ...
     redist.errors.ParseError: cannot parse 'f32[8{x]': expected ',' or '}' at character 8 (']')
     """
-    reader = _Reader(text)
+    reader = Reader(text)
     dtype = _dtype(reader)
     reader.expect("[", "expected '[' after the dtype")
     shape: list[int] = []
@@ -121,7 +73,7 @@ def parse_type(text: str, mesh: Mesh) -> ArrayType:
 
 def parse_dim(text: str, mesh: Mesh) -> Segments:
     """The segments that the text of one dim spells: ``4096{tp}+2*1024``."""
-    reader = _Reader(text)
+    reader = Reader(text)
     segments = _sum(reader, mesh, [])
     reader.skip_space()
     if reader.at < len(text):
@@ -129,7 +81,7 @@ def parse_dim(text: str, mesh: Mesh) -> Segments:
     return segments
 
 
-def _dtype(reader: _Reader) -> DType:
+def _dtype(reader: Reader) -> DType:
     reader.skip_space()
     start = reader.at
     name = reader.match(_DTYPE, "expected a dtype such as f32")
@@ -143,7 +95,7 @@ Dim = tuple[int, tuple[SubAxis, ...], Segments]
 """The size of a dim, the axes of a plain one, the segments of another."""
 
 
-def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Dim:
+def _dim(reader: Reader, mesh: Mesh, seen: list[SubAxis]) -> Dim:
     """``1024``, ``1024{x}``, ``512{x}1024`` (the tile written out and checked), or a sum of products."""
     reader.skip_space()
     start = reader.at
@@ -151,7 +103,7 @@ def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Dim:
     only = segments[0][0] if len(segments) == 1 and len(segments[0]) == 1 else None
     seen += axes_of(mesh, segments) if only is None or only.inner else only.axes
     reader.skip_space()
-    if reader.at < len(reader.text) and _NUMBER.match(reader.text, reader.at):
+    if reader.at < len(reader.text) and NUMBER.match(reader.text, reader.at):
         if reader.text[: reader.at].rstrip()[-1:] not in ("}", ")"):
             raise reader.fail("expected ',' or ']'")
         if only is None or not only.is_plain:
@@ -171,7 +123,7 @@ def _dim(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Dim:
     return size_of(segments), (), segments
 
 
-def _sum(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
+def _sum(reader: Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
     """Products one after another; ``seen`` are the axes of other dims and of factors before."""
     reader.skip_space()
     start = reader.at
@@ -187,7 +139,7 @@ def _sum(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
     return tuple(segments)
 
 
-def _product(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
+def _product(reader: Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
     """Factors; numbers behind a sum in brackets multiply each of its segments."""
     before: list[Factor] = []
     inner: Segments | None = None
@@ -221,7 +173,7 @@ def _product(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> Segments:
     return ((*before, Factor(size_of(grown), inner=grown)),)
 
 
-def _factor(reader: _Reader, mesh: Mesh, path: list[SubAxis]) -> Factor:
+def _factor(reader: Reader, mesh: Mesh, path: list[SubAxis]) -> Factor:
     """``1024``, ``1024{x}``, ``4096{x/48}``, ``4096{x/48@16}`` or ``10{x=3;7}``."""
     size = reader.number("expected the size of a dim")
     if not reader.peek("{"):
@@ -254,7 +206,7 @@ def _factor(reader: _Reader, mesh: Mesh, path: list[SubAxis]) -> Factor:
     raise reader.fail("expected ',' or '}'")
 
 
-def _axes(reader: _Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[SubAxis, ...]:
+def _axes(reader: Reader, mesh: Mesh, seen: list[SubAxis]) -> tuple[SubAxis, ...]:
     """``x, y:(2)3``; ``seen`` are the parts that may not be used again."""
     parts: list[SubAxis] = []
     while reader.ahead() not in ("}", "/", "="):
