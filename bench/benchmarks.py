@@ -30,9 +30,7 @@ class Benchmark:
 
 BENCHMARKS = {
     "comparison": Benchmark("bench.plans.comparison", minutes=1),
-    "quality": Benchmark(
-        "bench.plans.quality", ("received", "memory", "free"), 5, words=("--n", "500")
-    ),
+    "quality": Benchmark("bench.plans.quality", ("received", "memory"), 5, words=("--n", "500")),
     "planning": Benchmark(
         "bench.plans.planning", ("random", "repeated", "devices"), 8, words=("--n", "1000")
     ),

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.clustering.cases import CASES, Case, chosen
-from bench.clustering.race import labels_of
-from bench.report.figures import met
+from bench.clustering.race import CASES, Case, chosen, labels_of
+from bench.report.figures import in_turn, met, timed
 from bench.report.report import Row, Table, Tables, Value
-from bench.report.timing import in_turn, timed
 from redist.learn.kernels.steps import lloyd_step
 from redist.spmd import ExactGrid
 

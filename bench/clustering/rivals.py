@@ -9,13 +9,12 @@ import importlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bench.report.figures import met
+from bench.report.figures import met, timed
 from bench.report.jobs import ROOT, found_by
 from bench.report.report import Row, Table, Tables, Value
 from redist.launch.launcher import find_launcher
@@ -114,9 +113,8 @@ def measure(library: str, ranks: int, only: str) -> dict[str, Any]:
         for _ in range(REPEAT):
             if comm is not None:
                 comm.Barrier()
-            begin = time.perf_counter()
-            model = fit()
-            turns.append(time.perf_counter() - begin)
+            taken, model = timed(fit)
+            turns.append(taken)
         seconds[name] = float(np.median(turns))
         centers[name] = np.asarray(centers_of(model)).tolist()
     return {"seconds": seconds, "centers": centers}

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.report.figures import in_turn, timed
 from bench.report.report import Row, Table, Tables
-from bench.report.timing import in_turn, timed
 from redist.runtime.copies.addresses import addresses
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.strided import Strided, canonical

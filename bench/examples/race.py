@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,10 +12,10 @@ from mpi4py import MPI
 
 from bench.examples.cases import PAIRS, ExamplePair
 from bench.problems.judge import WrongPlanError
+from bench.report.figures import repeated
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
-from bench.report.timing import repeated
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch
 
@@ -36,17 +37,8 @@ def table(data: dict[str, Any]) -> Tables:
     for row in data["rows"]:
         if row["wrong"]:
             raise WrongPlanError(f"cannot compare {row['name']}: {row['wrong']}")
-        ours, hand = row["times"]["redist"], row["times"].get("hand")
-        beside: Row = dict.fromkeys(("by hand ms", "ratio", "from", "to"))
-        if hand is not None:
-            beside = {
-                "by hand ms": 1e3 * hand["median_s"],
-                "ratio": ours["median_s"] / hand["median_s"],
-                "from": ours["low_s"] / hand["high_s"],
-                "to": ours["high_s"] / hand["low_s"],
-            }
         about: Row = {"example": row["name"], "size": row["what"], "by hand with": row["rival"]}
-        rows.append({**about, "redist ms": 1e3 * ours["median_s"], **beside})
+        rows.append({**about, **both_times(row["times"], "by hand ms")})
     title = (
         f"Examples with global arrays beside programs by hand, {data['ranks']} ranks, "
         f"{data['bytes'] // 2**20} MiB, {data['mpi']}, {os.cpu_count()} cores"
@@ -56,6 +48,17 @@ def table(data: dict[str, Any]) -> Tables:
         "quicker; from, to: quartiles against each other"
     )
     return (Table.of("programs", title, rows, note),)
+
+
+def both_times(times: Mapping[str, Any], rival: str) -> Row:
+    """Milliseconds of both ways and their ratio, quartiles against each other; a rival may be missing."""
+    ours, hand = times["redist"], times.get("hand")
+    row: Row = {"redist ms": 1e3 * ours["median_s"]}
+    if hand is None:
+        return {**row, **dict.fromkeys((rival, "ratio", "from", "to"))}
+    ratio = ours["median_s"] / hand["median_s"]
+    ends = {"from": ours["low_s"] / hand["high_s"], "to": ours["high_s"] / hand["low_s"]}
+    return {**row, rival: 1e3 * hand["median_s"], "ratio": ratio, **ends}
 
 
 def measure(n_bytes: int, repeat: int, only: str = "") -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 import redist
 from bench.examples.cases import ExamplePair
-from bench.examples.race import measure_pair
+from bench.examples.race import both_times, measure_pair
 from bench.problems.judge import WrongPlanError
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
@@ -21,6 +22,7 @@ from redist import spmd
 from redist.measure.job import mpi_name
 
 RANKS, FUSED_RANKS = 4, 16
+SIDE, HIDDEN = 4096, 1024
 Array = NDArray[Any]
 GRID = redist.Mesh(x=2, y=2)
 
@@ -36,19 +38,8 @@ def run(n: int = 15) -> Tables:
         for row in data["rows"]:
             if row["wrong"]:
                 raise WrongPlanError(f"cannot compare {row['name']}: {row['wrong']}")
-            ours, hand = row["times"]["redist"], row["times"]["hand"]
-            rows.append(
-                {
-                    "move": row["name"],
-                    "ranks": ranks,
-                    "beside": row["rival"],
-                    "redist ms": 1e3 * ours["median_s"],
-                    "beside ms": 1e3 * hand["median_s"],
-                    "ratio": ours["median_s"] / hand["median_s"],
-                    "from": ours["low_s"] / hand["high_s"],
-                    "to": ours["high_s"] / hand["low_s"],
-                }
-            )
+            about: Row = {"move": row["name"], "ranks": ranks, "beside": row["rival"]}
+            rows.append({**about, **both_times(row["times"], "beside ms")})
     title = f"Dims with segments beside programs by hand, {data['mpi']}, {os.cpu_count()} cores"
     note = (
         "medians, both ways in turn, results compared first; from, to: quartiles against each other"
@@ -86,66 +77,53 @@ def _dealt(comm: MPI.Intracomm, n: int, nb: int) -> tuple[Callable[[], Array], A
     return (lambda: transfer(tile, out=out)), tile
 
 
-def copy_floor(nb: int, n: int = 4096) -> Callable[[MPI.Intracomm], ExamplePair]:
+def copy_floor(nb: int, comm: MPI.Intracomm) -> ExamplePair:
     """Beside one copy of the tile in memory: the least that any move takes."""
+    ours, tile = _dealt(comm, SIDE, nb)
+    there, result = np.empty_like(tile), ours()
 
-    def make(comm: MPI.Intracomm) -> ExamplePair:
-        ours, tile = _dealt(comm, n, nb)
-        there, result = np.empty_like(tile), ours()
+    def theirs() -> Array:
+        np.copyto(there, tile)
+        return result
 
-        def theirs() -> Array:
-            np.copyto(there, tile)
-            return result
-
-        return ExamplePair(
-            f"{n}^2 f64, blocks of {nb} to rows", "", "a copy of the tile", ours, theirs
-        )
-
-    return make
+    name = f"{SIDE}^2 f64, blocks of {nb} to rows"
+    return ExamplePair(name, "", "a copy of the tile", ours, theirs)
 
 
-def packed(nb: int, n: int = 4096) -> Callable[[MPI.Intracomm], ExamplePair]:
+def packed(nb: int, comm: MPI.Intracomm) -> ExamplePair:
     """Beside packing, MPI_Alltoall and unpacking."""
+    ours, tile = _dealt(comm, SIDE, nb)
+    q = SIDE // (2 * nb)
+    per = q // 4
+    send, got = np.empty((4, per, nb, q, nb)), np.empty((4, per, nb, q, nb))
+    out = np.empty((SIDE // 4, SIDE))
+    places = out.reshape(per, 2, nb, q, 2, nb)
 
-    def make(comm: MPI.Intracomm) -> ExamplePair:
-        ours, tile = _dealt(comm, n, nb)
-        q = n // (2 * nb)
-        per = q // 4
-        send, got = np.empty((4, per, nb, q, nb)), np.empty((4, per, nb, q, nb))
-        out = np.empty((n // 4, n))
-        places = out.reshape(per, 2, nb, q, 2, nb)
+    def theirs() -> Array:
+        np.copyto(send, tile.reshape(4, per, nb, q, nb))
+        comm.Alltoall(send, got)
+        for rank in range(4):
+            x, y = divmod(rank, 2)
+            places[:, x, :, :, y, :] = got[rank]
+        return out
 
-        def theirs() -> Array:
-            np.copyto(send, tile.reshape(4, per, nb, q, nb))
-            comm.Alltoall(send, got)
-            for rank in range(4):
-                x, y = divmod(rank, 2)
-                places[:, x, :, :, y, :] = got[rank]
-            return out
-
-        name = f"{n}^2 f64, blocks of {nb} to rows"
-        return ExamplePair(name, "", "pack, Alltoall, unpack", ours, theirs)
-
-    return make
+    name = f"{SIDE}^2 f64, blocks of {nb} to rows"
+    return ExamplePair(name, "", "pack, Alltoall, unpack", ours, theirs)
 
 
-def own_buffers(nb: int, n: int = 4096) -> Callable[[MPI.Intracomm], ExamplePair]:
+def own_buffers(nb: int, comm: MPI.Intracomm) -> ExamplePair:
     """The transfer's own buffers beside any arrays."""
-
-    def make(comm: MPI.Intracomm) -> ExamplePair:
-        theirs, tile = _dealt(comm, n, nb)
-        transfer = redist.Transfer(*_ends(n, nb), comm)
-        transfer.input[...] = tile
-        name = f"{n}^2 f64, blocks of {nb} to rows, own buffers"
-        return ExamplePair(name, "", "any arrays", transfer, theirs)
-
-    return make
+    theirs, tile = _dealt(comm, SIDE, nb)
+    transfer = redist.Transfer(*_ends(SIDE, nb), comm)
+    transfer.input[...] = tile
+    name = f"{SIDE}^2 f64, blocks of {nb} to rows, own buffers"
+    return ExamplePair(name, "", "any arrays", transfer, theirs)
 
 
 def uneven(comm: MPI.Intracomm) -> ExamplePair:
     """Blocks that do not come out even, beside blocks that do."""
     ours, _ = _dealt(comm, 4093, 48)
-    even, _ = _dealt(comm, 4096, 64)
+    even, _ = _dealt(comm, SIDE, 64)
     result = ours()
 
     def theirs() -> Array:
@@ -158,35 +136,31 @@ def uneven(comm: MPI.Intracomm) -> ExamplePair:
 # Tokens to experts, sizes known at run time
 
 
-def tokens(hidden: int) -> Callable[[MPI.Intracomm], ExamplePair]:
+def tokens(comm: MPI.Intracomm) -> ExamplePair:
     """8,192 tokens to 8 experts, beside one packed Alltoallv; both tell each other how many go where."""
+    n = 8192 // comm.size
+    rng = np.random.default_rng(comm.rank)
+    x = rng.random((n, HIDDEN), dtype=np.float32)
+    ranks = rng.choice(8, size=n, p=[0.3, *[0.1] * 7]) * comm.size // 8
 
-    def make(comm: MPI.Intracomm) -> ExamplePair:
-        n = 8192 // comm.size
-        rng = np.random.default_rng(comm.rank)
-        x = rng.random((n, hidden), dtype=np.float32)
-        ranks = rng.choice(8, size=n, p=[0.3, *[0.1] * 7]) * comm.size // 8
+    def ours() -> Array:
+        return spmd.Passing.with_values(comm, x, ranks)[1]
 
-        def ours() -> Array:
-            return spmd.Passing.with_values(comm, x, ranks)[1]
+    def theirs() -> Array:
+        order = np.argsort(ranks, kind="stable")
+        given = np.bincount(ranks, minlength=comm.size).astype(np.int64)
+        got = np.empty_like(given)
+        comm.Alltoall(given, got)
+        out = np.empty((int(got.sum()), HIDDEN), np.float32)
+        there, here = given * HIDDEN, got * HIDDEN
+        comm.Alltoallv(
+            [x[order], (there, np.cumsum(there) - there), MPI.FLOAT],
+            [out, (here, np.cumsum(here) - here), MPI.FLOAT],
+        )
+        return out
 
-        def theirs() -> Array:
-            order = np.argsort(ranks, kind="stable")
-            given = np.bincount(ranks, minlength=comm.size).astype(np.int64)
-            got = np.empty_like(given)
-            comm.Alltoall(given, got)
-            out = np.empty((int(got.sum()), hidden), np.float32)
-            there, here = given * hidden, got * hidden
-            comm.Alltoallv(
-                [x[order], (there, np.cumsum(there) - there), MPI.FLOAT],
-                [out, (here, np.cumsum(here) - here), MPI.FLOAT],
-            )
-            return out
-
-        name = f"8192 tokens of {hidden} f32 to 8 experts"
-        return ExamplePair(name, "", "sizes, then a packed Alltoallv", ours, theirs)
-
-    return make
+    name = f"8192 tokens of {HIDDEN} f32 to 8 experts"
+    return ExamplePair(name, "", "sizes, then a packed Alltoallv", ours, theirs)
 
 
 # Fused weights from 4 ranks to 16
@@ -209,13 +183,8 @@ def fused(comm: MPI.Intracomm) -> ExamplePair:
     ours, theirs = (_batch(comm, *ends) for ends in ((source, target), (plain[0], plain[1])))
     same = np.zeros(1)
     name = f"48 fused q|k|v weights, TP 4 to TP 16, {48 * moved / 2**20:.0f} MiB"
-    return ExamplePair(
-        name,
-        "",
-        "plain rows, the same bytes",
-        lambda: (ours(), same)[1],
-        lambda: (theirs(), same)[1],
-    )
+    works = (lambda: (ours(), same)[1]), (lambda: (theirs(), same)[1])
+    return ExamplePair(name, "", "plain rows, the same bytes", *works)
 
 
 def _batch(
@@ -231,11 +200,9 @@ def _batch(
     return lambda: transfer(tiles)
 
 
-FEW = (
-    *(copy_floor(nb) for nb in (32, 64, 256)),
-    *(packed(nb) for nb in (32, 64, 256)),
-    *(own_buffers(nb) for nb in (32, 64, 256)),
+FEW: tuple[Callable[[MPI.Intracomm], ExamplePair], ...] = (
+    *(partial(way, nb) for way in (copy_floor, packed, own_buffers) for nb in (32, 64, 256)),
     uneven,
-    tokens(1024),
+    tokens,
 )
 MANY = (fused,)

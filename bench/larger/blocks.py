@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.peers.dask import DaskPrograms
+from bench.report.figures import timed
+from bench.report.job import say
 from examples import transformer
 from redist.program.memory_graph import MemoryGraph
 
@@ -96,3 +99,28 @@ def largest_node_bytes(graph: MemoryGraph) -> int:
     """The most bytes that one task works on, staging included."""
     sizes = [tile.size_bytes for tile in graph.tasks.tiles]
     return max(task.staging_bytes + sum(sizes[n] for n in task.tiles) for task in graph.tasks.tasks)
+
+
+ERROR = 1e-4
+
+
+def measure(
+    sizes: list[int], workers: int, limit_bytes: int, repeat: int, folder: str
+) -> dict[str, Any]:
+    """Weights are cut as redist's are, one chunk a worker; a worker may hold so many bytes of them."""
+    stack, programs = BlockStack(*sizes), DaskPrograms(workers, limit_bytes, folder)
+    given = programs.place(stack.x(), None)
+    weights = [
+        {name: programs.place(w, CUTS[name]) for name, w in stack.layer(number).items()}
+        for number in range(stack.n_layers)
+    ]
+    call = programs.ready(partial(transformer.stack, programs.xp), [given, weights])
+    error = error_of(programs.values(call())[0], stack.by_numpy())
+    seconds = []
+    for _ in range(repeat):
+        seconds.append(timed(call)[0])
+        say(f"larger: {programs.library} {seconds[-1]:.3f} s")
+    spilled = programs.spilled_bytes()
+    programs.close()
+    about = {"library": programs.library, "times": seconds, "wrong": bool(error > ERROR)}
+    return {**about, "spilled_bytes": spilled}

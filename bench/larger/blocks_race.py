@@ -10,7 +10,6 @@ import gc
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
@@ -24,15 +23,13 @@ from mpi4py import MPI
 from bench.larger.blocks import CUTS, BlockStack, error_of, largest_node_bytes
 from bench.layouts.workload import cut_text
 from bench.problems.judge import WrongPlanError
-from bench.report.figures import met, quartiles
+from bench.report.figures import met, quartiles, slowest_s
 from bench.report.job import say
 from bench.report.jobs import found_by, in_one_process, on_ranks
 from bench.report.report import Row, Table, Tables
-from bench.report.timing import slowest_s
 from examples import transformer
 from redist import pgas
 from redist.measure.job import mpi_name
-from redist.measure.timing import meet
 from redist.pgas.memory import BUFFERS, TileMemory
 from redist.pgas.programs.compile import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
@@ -75,7 +72,7 @@ def _by_dask(python: str, asked: dict[str, Any]) -> dict[str, Any] | None:
     """What Dask's job found; None if it cannot run."""
     start = in_one_process(python, LIMIT_S)
     try:
-        data: dict[str, Any] = found_by(start, "bench.larger.blocks_dask", **asked)
+        data: dict[str, Any] = found_by(start, "bench.larger.blocks", **asked)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as problem:
         print(f"bench larger: no Dask: {problem}", file=sys.stderr)
         return None
@@ -222,15 +219,13 @@ def read_rate(comm: MPI.Intracomm, arrays: list[Any]) -> float:
     """Bytes a second that all ranks together read of what is put away. **Collective over `comm`.**"""
     stored = [one for array in arrays if (one := stored_tile(array)) is not None]
     buffer = empty_aligned((max(one.nbytes for one in stored),), np.dtype(np.uint8))
-    rates = []
-    for _ in range(3):
-        meet(comm)
-        start = time.perf_counter()
+
+    def read() -> None:
         for one in stored:
             one.space.read(buffer[: one.nbytes])
-        seconds = comm.allreduce(time.perf_counter() - start, MPI.MAX)
-        rates.append(comm.allreduce(sum(one.nbytes for one in stored)) / seconds)
-    return float(np.median(rates))
+
+    total = comm.allreduce(sum(one.nbytes for one in stored))
+    return total / float(np.median([slowest_s(comm, read) for _ in range(3)]))
 
 
 @contextmanager

@@ -27,11 +27,10 @@ from bench.larger.gpu_contenders import (
     two_buffers,
 )  # fmt: skip
 from bench.larger.gpu_stacks import GpuStack, blocks, chain
-from bench.report.figures import met, quartiles
+from bench.report.figures import in_turn, met, quartiles, slowest_s
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
-from bench.report.timing import in_turn, slowest_s
 from redist.runtime.cuda.transports.ipc import enough_cores, own_cores
 from redist.text.units import format_bytes
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from bench.problems.judge import WrongPlanError
-from bench.report.figures import met
+from bench.report.figures import met, timed
 from bench.report.report import Row, Table, Tables
 from redist.arrange.domain import list_groupings
 from redist.arrange.ein_graph import EinGraph, EinNode
@@ -134,8 +134,10 @@ def run(n: int = N_LAYERS) -> Tables:
         parts = [whole(mesh, name) for name in case.axes]
         for words, topology in (("flat", FLAT_GPUS), ("nodes of 8", GPU_NODES)):
             what: Row = {"batch, mesh, network": f"{case.batch} x {case.length} on {mesh}, {words}"}
-            own, own_s = _timed(partial(plan_layouts, graph, mesh, parts, topology, GPU))
-            best, all_s = _timed(partial(_best_of_groupings, graph, mesh, topology))
+            asked = partial(plan_layouts, graph, mesh, parts, topology, GPU)
+            own_s, own = timed(asked, time.process_time)
+            asked = partial(_best_of_groupings, graph, mesh, topology)
+            all_s, best = timed(asked, time.process_time)
             judge_layouts(own, GPU)
             judge_layouts(best, GPU)
             if best.time_ps > own.time_ps:
@@ -187,9 +189,3 @@ def _best_of_groupings(graph: EinGraph, mesh: Mesh, topology: Topology) -> Layou
         with suppress(RequestError):  # more types than can be listed
             found.append(plan_layouts(graph, mesh, parts, topology, GPU))
     return min(found, key=lambda plan: plan.time_ps)
-
-
-def _timed(work: Callable[[], LayoutPlan]) -> tuple[LayoutPlan, float]:
-    start = time.process_time()
-    made = work()
-    return made, time.process_time() - start

@@ -10,13 +10,12 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.layouts.cases import workloads
-from bench.layouts.counted import arrays_of
+from bench.layouts.race import arrays_of
 from bench.layouts.workload import Workload
-from bench.report.figures import met
+from bench.report.figures import met, repeated
 from bench.report.job import say
 from bench.report.jobs import found_by, on_hosts, on_ranks
 from bench.report.report import Row, Table, Tables
-from bench.report.timing import repeated
 from redist import RedistError, pgas
 from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from bench.layouts.cases import workloads
 from bench.layouts.workload import Workload, error_of
 from bench.peers.programs import Programs
 from bench.problems.installed import why_absent
-from bench.report.figures import quartiles
+from bench.report.figures import quartiles, timed
 from bench.report.job import say
 from bench.report.jobs import Start, found_by, in_one_process, on_ranks, on_torch_ranks
 from bench.report.report import Row, Table, Tables
@@ -77,9 +76,7 @@ def measure_one(programs: Programs, workload: Workload, repeat: int) -> dict[str
     seconds = []
     for _ in range(repeat + 1 if repeat else 0):
         programs.meet()
-        start = time.perf_counter()
-        call()
-        seconds.append(programs.slowest(time.perf_counter() - start))
+        seconds.append(programs.slowest(timed(call)[0]))
     times = quartiles(seconds[1:]) if repeat else None
     return {"received_bytes": n_bytes, "transfers": transfers, "seconds": times}
 

@@ -20,6 +20,7 @@ from bench.layouts.workload import arrays_in
 from bench.peers.programs import Call, Programs, Results
 from bench.problems.installed import version
 from redist.layout.array_type import ArrayType
+from redist.layout.axes import refined_parts
 from redist.layout.mesh import Mesh
 from redist.lower.hlo import received_bytes, received_elems
 from redist.measure import pages
@@ -34,28 +35,27 @@ def force_devices(n: int) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
-def shardings(question: dict[str, Any]) -> list[Any]:
-    """Source and target of a question on all devices."""
+def ends_of(question: dict[str, Any]) -> tuple[ArrayType, Any, Any]:
+    """The source of a question, its sharding and the target's, on all devices: one mesh for both."""
     import jax
-    from jax.sharding import Mesh as Devices
-    from jax.sharding import NamedSharding, PartitionSpec
+    from jax.sharding import NamedSharding
 
-    axes = question["axes"]
-    grid = np.array(jax.devices()).reshape([size for _, size in axes])
-    mesh = Devices(grid, tuple(name for name, _ in axes))
-    return [
-        NamedSharding(mesh, PartitionSpec(*(tuple(dim) or None for dim in question[end])))
-        for end in ("source", "target")
-    ]
+    from redist.jax.types import refined_mesh, spec_of
+
+    mesh = Mesh(dict(question["axes"]))
+    source, target = (ArrayType.parse(question[end], mesh) for end in ("source", "target"))
+    atoms = refined_parts(mesh, [*source.used, *target.used])
+    devices = refined_mesh(jax.devices(), mesh, atoms)
+    return source, *(NamedSharding(devices, spec_of(t, atoms)) for t in (source, target))
 
 
 def compile_move(question: dict[str, Any]) -> tuple[int, int]:
     """Elements that all devices receive in what XLA compiles, and bytes of temporaries on one."""
     import jax
 
-    source, target = shardings(question)
+    t, source, target = ends_of(question)
     move = jax.jit(lambda a: a, in_shardings=source, out_shardings=target)
-    array = jax.ShapeDtypeStruct(tuple(question["shape"]), jax.numpy.dtype(question["dtype"]))
+    array = jax.ShapeDtypeStruct(t.shape, t.dtype.to_numpy())
     compiled = move.lower(array).compile()
     temporaries = int(compiled.memory_analysis().temp_size_in_bytes)
     return received_elems(compiled.as_text(), len(jax.devices())), temporaries
@@ -69,10 +69,8 @@ class JaxMover:
 
         pages.give_back()
         self.base_bytes = pages.held_bytes() if pages.can_measure() else None
-        source, target = shardings(question)
-        shape = tuple(question["shape"])
-        self._type = ArrayType.of(Mesh(), question["dtype"], shape)
-        self._input: Any = jax.make_array_from_callback(shape, source, self._tile)
+        self._type, source, target = ends_of(question)
+        self._input: Any = jax.make_array_from_callback(self._type.shape, source, self._tile)
         self._input.block_until_ready()
         self._target = target
         self._output: Any = None

@@ -24,7 +24,6 @@ import redist
 from bench.layouts.workload import arrays_in
 from bench.peers.programs import Call, NumPyNames, Programs, Results
 from bench.problems.installed import version, why_absent
-from redist.layout.array_type import ArrayType
 from redist.layout.specs_and_placements import StridedShard
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
@@ -52,6 +51,8 @@ class DTensorGloo(Contender):
         import torch
         from torch.distributed.tensor import DTensor
 
+        from redist.torch.layouts import placements_of
+
         super().__init__(case, comm, ends)
         _join(comm)
         self.label = f"DTensor {version('torch')} (gloo)"
@@ -63,12 +64,12 @@ class DTensorGloo(Contender):
         self._array: Any = DTensor.from_local(
             tile,
             self._mesh,
-            _placements(case.source),
+            placements_of(case.source),
             run_check=False,
             shape=whole.shape,
             stride=whole.stride(),
         )
-        self._to = _placements(case.target)
+        self._to = placements_of(case.target)
         self._result: Any = None
 
     @classmethod
@@ -101,17 +102,6 @@ class DTensorGloo(Contender):
         """Let the arrays go. **Local.**"""
         super().close()
         self._array = self._result = None
-
-
-def _placements(t: ArrayType) -> list[Any]:
-    """Our placements as PyTorch's."""
-    from torch.distributed import tensor
-
-    out = []
-    for placement in redist.to_placements(t):
-        values = [getattr(placement, name) for name in placement.__dataclass_fields__]
-        out.append(getattr(tensor, type(placement).__name__)(*values))
-    return out
 
 
 @lru_cache(maxsize=64)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import redist
-from bench.plans import growth
-from bench.plans.growth import in_fresh_process, warm_up
+from bench.plans import planning
+from bench.plans.planning import MESHES, in_fresh_process, pattern, warm_up
 from bench.problems.judge import judge
-from bench.report.figures import geomean, met, most, quantile
+from bench.report.figures import geomean, met, most, quantile, timed
 from bench.report.report import Row, Table, Tables
 from redist.text.progress import track
 from tests.problems.problems import TOPOLOGIES, Problem, problems
@@ -54,10 +55,10 @@ def run(n: int = 2000, seed: int = 0) -> Tables:
     ]
     found = in_fresh_process(_answer, asked)
     answers = list(track(found, len(asked), "planning with named collectives"))
-    mesh = growth.MESHES[-1] if n >= 100 else growth.MESHES[0]
+    mesh = MESHES[-1] if n >= 100 else MESHES[0]
     large = [
         (name, strategy, next(in_fresh_process(_large_s, [(mesh, name, strategy)])))
-        for name in growth.PATTERNS
+        for name in planning.PATTERNS
         for strategy in STRATEGIES
     ]
     rows: list[Row] = [
@@ -72,11 +73,8 @@ def run(n: int = 2000, seed: int = 0) -> Tables:
 def _answer(question: Question) -> Answer:
     warm_up()
     problem, topology = question.problem, TOPOLOGIES[question.network]
-    started = time.process_time()
-    plan = redist.synthesize(
-        problem.source, problem.target, strategy=question.strategy, topology=topology
-    )
-    taken = time.process_time() - started
+    work = partial(redist.synthesize, problem.source, problem.target, topology=topology)
+    taken, plan = timed(partial(work, strategy=question.strategy), time.process_time)
     judge(plan, topology)
     ratio = None
     if plan.search_bound:
@@ -88,10 +86,8 @@ def _large_s(asked: tuple[redist.Mesh, str, str]) -> float:
     """Processor seconds to plan one of the patterns on a large mesh."""
     warm_up()
     mesh, name, strategy = asked
-    source, target = growth.pattern(mesh, name)
-    started = time.process_time()
-    plan = redist.synthesize(source, target, mesh=mesh, strategy=strategy)
-    taken = time.process_time() - started
+    work = partial(redist.synthesize, *pattern(mesh, name), mesh=mesh, strategy=strategy)
+    taken, plan = timed(work, time.process_time)
     judge(plan)
     return taken
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from bench.report.figures import quartiles, repeated, timed
 from bench.report.report import Row, Table, Tables
 from redist import pgas
 
@@ -46,7 +46,7 @@ def run(n: int = MOST_REPEATS, seed: int = 0) -> Tables:
             times[0].append(_seconds(operation, pgas, a, b))
             times[1].append(_seconds(operation, np, x, y))
         beyond = 1e6 * (np.array(times[0]) - np.array(times[1]))
-        low, middle, high = np.percentile(beyond, [25, 50, 75]).tolist()
+        low, middle, high = quartiles(beyond)
         cost = {"beyond numpy": middle, "from": low, "to": high}
         rows.append({"operation": name, "numpy": 1e6 * float(np.median(times[1])), **cost})
     title = f"Global arrays of {ELEMS} float64 on one rank, us a call"
@@ -54,8 +54,5 @@ def run(n: int = MOST_REPEATS, seed: int = 0) -> Tables:
     return (Table.of("operations", title, rows, note),)
 
 
-def _seconds(operation: Operation, xp: Any, x: Any, y: Any) -> float:
-    start = time.perf_counter()
-    for _ in range(CALLS):
-        operation(xp, x, y)
-    return (time.perf_counter() - start) / CALLS
+def _seconds(operation: Operation, *args: Any) -> float:
+    return timed(lambda: repeated(operation, *args)(CALLS))[0] / CALLS

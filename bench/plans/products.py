@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Iterator
+from functools import partial
 
 import redist
-from bench.report.figures import met
+from bench.report.figures import met, timed
 from bench.report.report import Row, Table, Tables
 from redist.arrange.one_operation import PlacedOperation
 from redist.layout.array_type import ArrayType
@@ -48,11 +48,9 @@ def run() -> Tables:
         rows_, inner, columns_ = (SIDE * times for times in SHAPES[name])
         sizes = rows_, inner, columns_
         a, b = (default_dims(mesh, ends) for ends in (sizes[:2], sizes[1:]))
-        started = time.perf_counter()
-        placed = place(_product(mesh, sizes, a, b))
-        seconds = time.perf_counter() - started
-        over = _received(mesh, sizes, a, b, placed) / least_bytes(sizes, ranks)
+        seconds, placed = timed(partial(place, _product(mesh, sizes, a, b)))
         least = least_bytes(sizes, ranks)
+        over = _received(mesh, sizes, a, b, placed) / least
         best = min(_starts(mesh, sizes)) / least if ranks <= MOST_STARTS else None
         aim = AIMS.get(ranks, OTHER_AIM) if name == "cube" else OTHER_AIM
         good = over <= aim and (best is None or best <= BEST_AIM)

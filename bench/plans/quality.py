@@ -65,7 +65,7 @@ def run(n: int = 2000, seed: int = 0) -> Tables:
         _ratios(held, PlanFigures.peak),
         "ours and normal form with staging, naive without: that favours naive",
     )
-    return received, memory, _free_table(cases)
+    return received, memory
 
 
 def measure_plans(problem: Problem) -> PlanFigures:
@@ -97,30 +97,13 @@ def _normal_form(plan: Plan) -> Plan:
     return replace(plan, steps=steps, considered=(), certificate=None)
 
 
-def _kinds(cases: Sequence[PlanFigures]) -> list[tuple[str, list[PlanFigures]]]:
-    rows = [(kind, [case for case in cases if case.problem.kind == kind]) for kind in KINDS]
-    return [*rows, ("all", list(cases))]
-
-
 def _ratios(cases: Sequence[PlanFigures], ratio: Callable[[PlanFigures, str], float]) -> list[Row]:
     rows: list[Row] = []
-    for kind, some in _kinds(cases):
+    for kind in (*KINDS, "all"):
+        some = [case for case in cases if kind in ("all", case.problem.kind)]
         row: dict[str, Value] = {"kind": kind, "cases": len(some)}
         for way in (*OURS, *RIVALS):
             ratios = [ratio(case, way) for case in some]
             row |= {way: geomean(ratios), f"{way} max": most(ratios)}
         rows.append(row)
     return rows
-
-
-def _free_table(cases: Sequence[PlanFigures]) -> Table:
-    """Problems that need no traffic at all: whoever receives something there wastes it."""
-    free = [case for case in cases if case.lower_bound_bytes == 0]
-    ways = (*OURS, *RIVALS)
-    rows: list[Row] = []
-    for kind, some in _kinds(free):
-        busy = {way: sum(case.received_bytes[way] > 0 for case in some) for way in ways}
-        rows.append({"kind": kind, "cases": len(some), **busy})
-    wasted = [case for case in free if any(case.received_bytes[way] for way in OURS)]
-    notes = (f"not free: {case.problem}: {case.received_bytes}" for case in wasted)
-    return Table.of("free", "Lower bound 0: how many plans receive anything", rows, *notes)

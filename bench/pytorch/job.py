@@ -22,8 +22,8 @@ from torch.distributed.tensor.placement_types import Partial
 
 import redist.torch
 from bench.peers.torch import join_started, slowest_of
+from bench.report.figures import in_turn, timed
 from bench.report.job import say
-from bench.report.timing import in_turn, timed
 from examples.weight_refit import State, cut_of, refit, running_placements, trained
 from redist.torch.calls import MoveOptions, Target
 from redist.torch.redistribute import prepare

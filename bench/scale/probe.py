@@ -12,10 +12,9 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
-from bench.cluster.cases import cases_of
-from bench.cluster.race import measure_case
+from bench.cluster.race import cases_of, measure_case
+from bench.report.figures import repeated
 from bench.report.job import say
-from bench.report.timing import repeated
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh

@@ -9,10 +9,9 @@ from typing import Any
 
 from bench.problems.installed import version
 from bench.problems.judge import WrongPlanError
-from bench.report.figures import geomean, quantile
+from bench.report.figures import geomean, in_turn, quantile, timed
 from bench.report.jobs import found_by, in_one_process
 from bench.report.report import Row, Table, Tables
-from bench.report.timing import in_turn, timed
 from bench.xla.race import cases
 from redist.lower.hlo import elems, received_elems
 from redist.measure.cases import Case

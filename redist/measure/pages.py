@@ -46,6 +46,16 @@ def private_bytes() -> int:
     return _fields("smaps_rollup")["Anonymous"]
 
 
+def resident_peak_bytes() -> int:
+    """Resident pages at most since :func:`reset_peak`, or since the process began.
+
+    >>> resident_peak_bytes() > 2**20
+    True
+    """
+    # A child starts with its parent's maximum in ru_maxrss; the kernel's own mark is per program.
+    return _fields("status")["VmHWM"]
+
+
 def private_peak_bytes() -> int:
     """Private pages at most since :func:`reset_peak`, if no more were shared meanwhile."""
     status = _fields("status")

@@ -12,7 +12,7 @@ import pytest
 import redist
 from bench.__main__ import main
 from bench.benchmarks import EVERY
-from bench.plans import collectives, growth, hierarchy, overhead, planning, quality
+from bench.plans import collectives, hierarchy, overhead, planning, quality
 from bench.plans.hierarchy import most_entries
 from bench.problems.judge import WrongPlanError, judge
 from bench.report.report import Table
@@ -32,13 +32,12 @@ def numbers(table: Table, name: str) -> list[float]:
 
 
 def test_quality_meets_the_lower_bound_and_beats_naive() -> None:
-    received, memory, free = quality.run(N, seed=1)
+    received, memory = quality.run(N, seed=1)
     assert column(received, "kind") == [*KINDS, "all"]
-    assert numbers(received, "cases")[-1] + numbers(free, "cases")[-1] == N
+    assert 0 < numbers(received, "cases")[-1] <= numbers(memory, "cases")[-1] <= N
     ours, naive = numbers(received, "bytes"), numbers(received, "naive")
     assert ours[0] == 1.0 and all(a <= b for a, b in zip(ours, naive, strict=True))
     assert min(numbers(memory, "bytes")) >= 0.5  # two meshes may share no rank
-    assert free.columns[2:] == (*quality.OURS, *quality.RIVALS)
 
 
 def test_quality_takes_no_plan_on_trust() -> None:
@@ -56,15 +55,15 @@ def test_planning_times_every_problem_in_a_fresh_process() -> None:
     assert column(times, "cases") == [*[n // 5] * 5, n] * 2
     assert all(0 < ms < 60_000 for ms in numbers(times, "worst ms"))
     assert column(repeated, "given as") == ["types", "text"]
-    assert column(devices, "pattern") == list(growth.PATTERNS)
+    assert column(devices, "pattern") == list(planning.PATTERNS)
     assert min(numbers(devices, "peak MiB")) > 10
 
 
 def test_collectives_say_how_many_plans_are_proved_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    few = list(growth.PATTERNS)[: sample(1, of=len(growth.PATTERNS))]
-    monkeypatch.setattr(growth, "PATTERNS", {name: growth.PATTERNS[name] for name in few})
+    few = list(planning.PATTERNS)[: sample(1, of=len(planning.PATTERNS))]
+    monkeypatch.setattr(planning, "PATTERNS", {name: planning.PATTERNS[name] for name in few})
     n = sample(2, of=40)
     times, devices = collectives.run(n, seed=1)
     assert column(times, "strategy") == [s for s in collectives.STRATEGIES for _ in range(3)]
@@ -72,12 +71,12 @@ def test_collectives_say_how_many_plans_are_proved_the_best(
     assert all(0 <= share <= 100 for share in numbers(times, "exact, %"))
     over = [value for value in column(times, "over it, geomean") if value is not None]
     assert all(isinstance(value, (int, float)) and value >= 1 for value in over)
-    assert len(devices.rows) == 2 * len(growth.PATTERNS)
+    assert len(devices.rows) == 2 * len(planning.PATTERNS)
 
 
 def test_growth_asks_for_the_meshes_it_has_aims_for() -> None:
-    assert set(growth.AIMS) <= set(map(str, growth.MESHES))
-    assert growth.MESHES[-1].n_devices == 2**20
+    assert set(planning.AIMS) <= set(map(str, planning.MESHES))
+    assert planning.MESHES[-1].n_devices == 2**20
 
 
 @pytest.mark.slow("64 devices on 8 nodes, twice")

@@ -12,7 +12,7 @@ import pytest
 
 from bench.__main__ import main
 from bench.larger import blocks_race, gpu_race, race
-from bench.larger.layers import LayerChain
+from bench.larger.race import LayerChain
 from bench.problems.judge import WrongPlanError
 from tests.fakes import eager_cupy, pretended_cupy
 from tests.programs.launch import alone, default_mpi, one_worker

@@ -14,8 +14,8 @@ import pytest
 from bench.__main__ import main
 from bench.layouts import race, rivals
 from bench.layouts.cases import KERNELS, workloads
-from bench.layouts.counted import EAGER, PLANNED, WAYS, WRITTEN
 from bench.layouts.large import GPU_NODES, hand_plans, hand_time_ps
+from bench.layouts.race import EAGER, PLANNED, WAYS, WRITTEN
 from bench.problems.judge import WrongPlanError
 from redist.arrange.layouts import plan_layouts
 from redist.launch.launcher import environment, find_launcher

@@ -52,6 +52,7 @@ def test_random_cases_for_jax_have_the_size_asked_for() -> None:
         assert n_bytes == pytest.approx(2**20, rel=0.1)
         assert case.source.is_even and case.target.is_even
         assert math.prod(size for _, size in question(case.source, case.target)["axes"]) == 8
+        assert question(case.source, case.target)["source"] == str(case.source)
 
 
 def test_the_child_answers_no_question(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
