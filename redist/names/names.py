@@ -15,7 +15,7 @@ from redist.text.latest import Latest
 
 NOTHING: Mapping[str, Sequence[int]] = MappingProxyType({})
 Found = tuple[int, tuple[str, ...]]
-"""The number of a rule, and the texts that ``*`` stands for."""
+"""The number of a rule, and what ``*`` and numbers in the stored name stand for."""
 
 
 class Names:

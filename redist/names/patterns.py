@@ -14,19 +14,25 @@ _DIGITS = b"0123456789"
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """A name in pieces: text, ``*`` for any text, ``{e}`` for an index.
+    """A name in pieces: text, ``*`` for any text, ``{e}`` for a number.
+
+    ``shared`` are letters in braces that stand in the names of both sides: as for ``*``, the same on both.
+    The others are indices.
 
     >>> pattern = NamePattern.of("*.experts.{e}.w1")
     >>> pattern.n_stars, pattern.indices, pattern.with_indices({"e": 7})
     (1, ('e',), '{0}.experts.7.w1')
+    >>> NamePattern.of("*.{l}.experts.{e}.w1", ("l",)).with_indices({"e": 7})
+    '{0}.{1}.experts.7.w1'
     """
 
     pieces: tuple[str, ...]
+    shared: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, text: str) -> NamePattern:
+    def of(cls, text: str, shared: tuple[str, ...] = ()) -> NamePattern:
         """The pattern that a text spells."""
-        return cls(tuple(piece for piece in _PIECES.split(text) if piece))
+        return cls(tuple(piece for piece in _PIECES.split(text) if piece), shared)
 
     @property
     def n_stars(self) -> int:
@@ -34,20 +40,32 @@ class NamePattern:
         return self.pieces.count("*")
 
     @property
-    def indices(self) -> tuple[str, ...]:
+    def letters(self) -> tuple[str, ...]:
         """The letters in braces, each once."""
         return tuple(dict.fromkeys(p[1:-1] for p in self.pieces if p[0] == "{"))
 
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """The letters in braces that are not shared."""
+        return tuple(letter for letter in self.letters if letter not in self.shared)
+
     def with_indices(self, values: Mapping[str, int]) -> str:
-        """The name with values of its indices, as a format of the texts for ``*``."""
+        """The name with values of its indices, as a format of what is the same on both sides."""
         stars = iter(range(len(self.pieces)))
-        return "".join(
-            f"{{{next(stars)}}}" if p == "*" else str(values[p[1:-1]]) if p[0] == "{" else p
-            for p in self.pieces
-        )
+        places = {letter: self.n_stars + n for n, letter in enumerate(self.shared)}
+        found = ""
+        for piece in self.pieces:
+            if piece == "*":
+                found += f"{{{next(stars)}}}"
+            elif piece[0] == "{":
+                letter = piece[1:-1]
+                found += f"{{{places[letter]}}}" if letter in places else str(values[letter])
+            else:
+                found += piece
+        return found
 
     def expression(self) -> str:
-        """As a regular expression with a group for every star (``s0``) and every index (``i_e``)."""
+        """As a regular expression with a group for every star (``s0``) and every letter (``i_e``)."""
         found, seen = "", set[str]()
         stars = iter(range(len(self.pieces)))
         for piece in self.pieces:
@@ -90,12 +108,15 @@ class Patterns:
     def __init__(self, patterns: Sequence[NamePattern]) -> None:
         self._full = [re.compile(p.expression(), re.DOTALL) for p in patterns]
         self._alike = [re.compile(p.expression_without_digits(), re.DOTALL) for p in patterns]
-        self._stars = [[f"s{star}" for star in range(p.n_stars)] for p in patterns]
+        self._stars = [
+            [*(f"s{star}" for star in range(p.n_stars)), *(f"i_{letter}" for letter in p.shared)]
+            for p in patterns
+        ]
         self._indices = [p.indices for p in patterns]
         self._likely: Latest[bytes, list[int]] = Latest(4096)
 
     def find(self, name: str) -> Iterator[tuple[int, tuple[str, ...], dict[str, int]]]:
-        """Numbers of the patterns that match, with the texts for ``*`` and the values of indices."""
+        """Numbers of the patterns that match, with what is the same on both sides and with indices."""
         alike = _without_digits(name)
         likely = self._likely.get(alike)
         if likely is None:

@@ -151,15 +151,20 @@ def parse_rule(text: str) -> Rule:
     """
     reader = Reader(text)
     stored, start = _name(reader)
-    if stored.indices:
-        raise reader.fail("an index stands in names of parts only; write * here", text.index("{"))
+    stored = NamePattern(stored.pieces, stored.letters)
     dims = _dims(reader, stored=True) if reader.peek("[") else None
     reader.expect("=", "expected '[' or '='" if dims is None else "expected '='")
     of_dims = tuple(dim.segments for dim in dims or ())
+    for digit in (digit for dim in of_dims for digits in dim for digit in digits):
+        if digit.variable in stored.shared:
+            raise reader.fail("this letter stands in the stored name; take another", digit.at)
     segments = _segments(reader, of_dims, start)
     parts: list[RulePart] = []
     while True:
-        name, at = _name(reader)
+        name, at = _name(reader, stored.shared)
+        lacking = [letter for letter in stored.shared if letter not in name.letters]
+        if lacking:
+            raise reader.fail(f"expected {{{lacking[0]}}}, as in the stored name", at)
         if name.n_stars != stored.n_stars:
             raise reader.fail(f"expected as many * as in the stored name, {stored.n_stars}", at)
         own = _dims(reader, stored=False) if reader.peek("[") else None
@@ -186,13 +191,13 @@ def _segments_of(segments: list[tuple[int, ...]]) -> str:
     return f"{len(segments)} segment{'s' if len(segments) > 1 else ''}"
 
 
-def _name(reader: Reader) -> tuple[NamePattern, int]:
+def _name(reader: Reader, shared: tuple[str, ...] = ()) -> tuple[NamePattern, int]:
     text = reader.match(_NAME, "expected a name")
     start = reader.at - len(text)
     for found in _BRACES.finditer(text):
         if len(found[0]) == 1:
             raise reader.fail("expected an index such as {e}", start + found.start())
-    return NamePattern.of(text), start
+    return NamePattern.of(text, shared), start
 
 
 def _segments(reader: Reader, of_dims: tuple[Segments, ...], start: int) -> list[tuple[int, ...]]:

@@ -20,7 +20,7 @@ def blocks(heading: str) -> list[str]:
 
 def test_cases_are_rules() -> None:
     (text,) = blocks("Cases")
-    assert len(Names(text).rules) == 15
+    assert len(Names(text).rules) == 16
 
 
 def test_errors_are_those_that_are_raised() -> None:

@@ -21,7 +21,8 @@ WRONG = [
     ("w[q|k] = a, b, c", 15, "one part too many: the stored dims have 2 segments"),
     ("w = a, b", 7, "one part too many: the stored dims have 1 segment"),
     ("*.w[q] = a", 9, "expected as many * as in the stored name, 1"),
-    ("w.{e}[q] = a", 2, "an index stands in names of parts only; write * here"),
+    ("w.{e}[q] = a.{f}", 11, "expected {e}, as in the stored name"),
+    ("w.{e}[q|e] = a.{e}, b.{e}", 8, "this letter stands in the stored name; take another"),
     ("w[q] = a.{e}", 9, "e is not in the stored dims of this part"),
     ("w[e, e] = a.{e}", 12, "e is twice in the stored dims of this part"),
     ("w[e] = a.{e", 9, "expected an index such as {e}"),
@@ -123,6 +124,22 @@ def test_several_stars_and_indices() -> None:
     assert [part.starts for part in found[:2]] == [(0, 0, 0), (1, 0, 0)]
     known = {part.name: part.shape for part in found}
     assert names.stored_from(known) == {"layers.3.experts.w12": (2, 3, 4)}
+
+
+def test_numbers_in_both_names() -> None:
+    names = Names(
+        "dec.{l}.norm = layers.{l}.norm\n*.{l}.fc{n}[e, f|f] = *.{n}.{l}.a{e}, *.{n}.{l}.b{e}"
+    )
+    assert names.parts_of("dec.12.norm", (4,)) == (whole("layers.12.norm", (4,)),)
+    assert names.parts_of("dec.1.x.norm", (4,)) == (whole("dec.1.x.norm", (4,)),)
+    found = names.parts_of("x.3.fc7", (2, 6))
+    assert [part.name for part in found] == ["x.7.3.a0", "x.7.3.a1", "x.7.3.b0", "x.7.3.b1"]
+    known = {part.name: part.shape for part in found} | {
+        "layers.5.norm": (4,),
+        "layers.mix.norm": (4,),
+    }
+    stored = {"x.3.fc7": (2, 6), "dec.5.norm": (4,), "layers.mix.norm": (4,)}
+    assert names.stored_from(known) == stored
 
 
 def test_digits_in_names_are_told_apart() -> None:
