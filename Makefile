@@ -113,7 +113,7 @@ clean: ## remove the environment and everything built
 	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml setup.py $(wildcard redist/runtime/copies/native/* redist/learn/kernels/native/* redist/spmd/*.h)
+$(STAMP): pyproject.toml setup.py $(wildcard redist/runtime/copies/native/* redist/runtime/files/native/* redist/learn/kernels/native/* redist/spmd/*.h)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "redist needs Python 3.10 or later, as in: PYTHON=python3.12 make test" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \

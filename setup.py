@@ -13,6 +13,7 @@ from setuptools.command.build_ext import build_ext
 
 NATIVE = {
     "redist.runtime.copies": ["-O3"],
+    "redist.runtime.files": ["-O3"],
     # Products are rounded before they are added: the same bits as NumPy and scikit-learn.
     # Lanes are wider than x86_64 passes them, but no function that is not inlined takes any.
     "redist.learn.kernels": ["-O3", "-ffp-contract=off", "-Wno-psabi"],

@@ -66,6 +66,10 @@ if TYPE_CHECKING:
     from redist.pgas.watch.trace import trace
     from redist.runtime.redistribute import prepare, redistribute
     from redist.runtime.transfer import Transfer
+    from redist.store.load import load
+    from redist.store.save import save
+    from redist.store.saver import Saver
+    from redist.store.stored import stored
 
 __all__ = [
     "ArgumentError",
@@ -92,6 +96,7 @@ __all__ = [
     "ReadError",
     "RedistError",
     "RequestError",
+    "Saver",
     "ShapeError",
     "SpillError",
     "StepError",
@@ -112,14 +117,17 @@ __all__ = [
     "from_placements",
     "from_scalapack",
     "jax",
+    "load",
     "memory_limit",
     "pgas",
     "prepare",
     "prove",
     "redistribute",
     "same_layout",
+    "save",
     "simulate",
     "spans_of",
+    "stored",
     "synthesize",
     "to_partition_spec",
     "to_placements",
@@ -131,19 +139,34 @@ __all__ = [
 
 _LAZY = {
     "ProgramGraph": "redist.graph.nodes",
+    "Saver": "redist.store.saver",
     "Transfer": "redist.runtime.transfer",
     "calibrate": "redist.measure.calibrate",
     "diagnose": "redist.doctor.diagnosis",
     "explain": "redist.pgas.programs.explain",
+    "load": "redist.store.load",
     "memory_limit": "redist.pgas.spill.memory_limit",
     "prove": "redist.judge.proof",
     "prepare": "redist.runtime.redistribute",
     "redistribute": "redist.runtime.redistribute",
+    "save": "redist.store.save",
     "simulate": "redist.judge.simulation",
+    "stored": "redist.store.stored",
     "trace": "redist.pgas.watch.trace",
 }
 
-_NEED_MPI = ("Transfer", "explain", "memory_limit", "pgas", "prepare", "redistribute", "trace")
+_NEED_MPI = (
+    "Saver",
+    "Transfer",
+    "explain",
+    "load",
+    "memory_limit",
+    "pgas",
+    "prepare",
+    "redistribute",
+    "save",
+    "trace",
+)
 """Without an MPI library these say so first, in one line."""
 
 

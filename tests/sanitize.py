@@ -29,7 +29,11 @@ TESTS = (
     "tests/runtime/test_reduce.py",
     "tests/learn/test_sums.py",
 )
-NATIVE = {"redist/runtime/copies": (), "redist/learn/kernels": ("-ffp-contract=off", "-Wno-psabi")}
+NATIVE = {
+    "redist/runtime/copies": (),
+    "redist/runtime/files": (),
+    "redist/learn/kernels": ("-ffp-contract=off", "-Wno-psabi"),
+}
 """Folders with kernels, and what they are compiled with besides."""
 STAND_IN = """
 import sys

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 PACKAGES: dict[str, str] = {
-    "redist.runtime": "copies shm schedule ranks lanes index_sets elements onesided host cuda",
+    "redist.runtime": "copies shm schedule ranks lanes files index_sets elements onesided host cuda",
     "redist.runtime.cuda": "kernels transports",
     "redist.pgas": (
         "watch tiles spill elementwise indexing shapes reductions products ordering onesided ghosts "

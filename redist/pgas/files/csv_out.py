@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.files.blocks import Columns, Table, width_of, within
 from redist.pgas.files.lines import one_delimiter
-from redist.pgas.files.new_file import new_file
 from redist.pgas.files.same_call import WRITING, same_call, says_ours
 from redist.pgas.files.shares import File, teller
 from redist.pgas.tiles.layouts import line_mesh
+from redist.runtime.files.new_file import new_file
 
 Values = NDArray[Any]
 Formats = str | Sequence[str] | Mapping[str, str] | None

@@ -16,7 +16,6 @@ from redist.layout.mesh import Mesh
 from redist.pgas.conversion import asarray
 from redist.pgas.creation import Type
 from redist.pgas.files.blocks import must_be_written, own_parts, within
-from redist.pgas.files.new_file import new_file
 from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import (
     NPY,
@@ -31,6 +30,7 @@ from redist.pgas.files.shares import (
 )  # fmt: skip
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.tiled import own_box
+from redist.runtime.files.new_file import new_file
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.units import format_bytes
 

@@ -13,7 +13,6 @@ from redist.errors import ArgumentError, ReadError, RedistError, WriteError
 from redist.layout.mesh import Mesh
 from redist.pgas.creation import Type
 from redist.pgas.files.blocks import Columns, Table, width_of, within
-from redist.pgas.files.new_file import NewFile, new_file
 from redist.pgas.files.same_call import READING_PARQUET, WRITING, same_call, says_ours
 from redist.pgas.files.shares import (
     File,
@@ -25,6 +24,7 @@ from redist.pgas.files.shares import (
     together,
 )  # fmt: skip
 from redist.pgas.global_array import Array
+from redist.runtime.files.new_file import NewFile, new_file
 from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world

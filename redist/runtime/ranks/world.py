@@ -269,6 +269,10 @@ class World:
         """**Collective.** Replace numbers by the largest of any rank."""
         self.failure.wait([self.comm.Iallreduce(MPI.IN_PLACE, values, op=MPI.MAX)])
 
+    def all_xor(self, values: NDArray[np.uint32]) -> None:
+        """**Collective.** Replace numbers by those of all ranks, combined by exclusive or."""
+        self.failure.wait([self.comm.Iallreduce(MPI.IN_PLACE, values, op=MPI.BXOR)])
+
     def gather(self, value: Any) -> list[Any]:
         """**Collective.** The values of all ranks, in order."""
         return gather(self.comm, value, self.failure.timeout_s)

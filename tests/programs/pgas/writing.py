@@ -30,6 +30,7 @@ from redist.errors import PeerError
 from redist.pgas.files.blocks import LEAST_BYTES
 from redist.pgas.memory import BUFFERS
 from redist.pgas.tiles.layouts import dtype_of
+from redist.runtime.files.disk import Disk, use_disk
 from tests.programs.mpi.counting import Count
 from tests.programs.pgas.drawing import Draw
 from tests.programs.pgas.layouts import layouts, meshes
@@ -237,21 +238,18 @@ def an_old_file(name: str) -> Iterator[Path]:
 @contextmanager
 def failing_writes(problem: Callable[[], None], after: int) -> Iterator[None]:
     """Let writes of the bad rank go wrong."""
-    original, n = os.pwritev, 0
+    n = 0
 
-    def pwritev(*args: Any) -> int:
-        nonlocal n
-        n += 1
-        if n > after:
-            problem()
-        return original(*args)
+    class FailingDisk(Disk):
+        def carry(self, *args: Any) -> None:
+            nonlocal n
+            n += 1
+            if n > after and COMM.rank == BAD:
+                problem()
+            super().carry(*args)
 
-    if COMM.rank == BAD:
-        os.pwritev = pwritev
-    try:
+    with use_disk(FailingDisk()):
         yield
-    finally:
-        os.pwritev = original
 
 
 def full() -> None:

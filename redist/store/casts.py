@@ -1,0 +1,84 @@
+"""Elements of one dtype as another, for files that hold fewer bits than memory, or more.
+
+bf16 is made and read by its bits: the upper half of an f32, rounded to nearest, ties to even. Other floats
+that NumPy does not know need the package ml_dtypes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import ArgumentError
+from redist.layout.dtype import DType
+from redist.text.extras import install_line
+
+Values = NDArray[Any]
+
+
+def check_cast(name: str, source: DType, target: DType) -> None:
+    """**Local.** Raise if an array cannot be cast, or not without losing what is no rounding."""
+    if source == target:
+        return
+    kinds = [_kind(one) for one in (source, target)]
+    if not all(kinds) or (kinds[0] == "c" and kinds[1] != "c"):
+        raise ArgumentError(f"cannot cast {name!r} from {source} to {target}: need numbers alike")
+    for one in (source, target):
+        if one.extended_name is not None and one.name != "bf16":
+            _ml_dtype(one)
+
+
+def _kind(dtype: DType) -> str:
+    """The letter of what numbers a dtype has; empty if it has none."""
+    if dtype.extended_name is not None:
+        return "f"
+    kind = dtype.to_numpy().kind
+    return kind if kind in "biufc" else ""
+
+
+def cast(values: Values, source: DType, target: DType) -> Values:
+    """**Local.** New values of another dtype; itself if it is the same.
+
+    >>> half = cast(np.array([1.0, 1.00390625, -2.5], "f4"), DType.parse("f32"), DType.parse("bf16"))
+    >>> cast(half, DType.parse("bf16"), DType.parse("f64")).tolist()
+    [1.0, 1.0, -2.5]
+    """
+    if source == target:
+        return values
+    with np.errstate(all="ignore"):
+        plain = _to_plain(values, source)
+        if target.extended_name is None:
+            return plain.astype(target.to_numpy())
+        if target.name == "bf16":
+            return _bf16(plain.astype(np.float32))
+        return plain.astype(_ml_dtype(target)).view(target.to_numpy())
+
+
+def _to_plain(values: Values, source: DType) -> Values:
+    """Values that NumPy can count with."""
+    if source.extended_name is None:
+        return values
+    if source.name == "bf16":
+        return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return np.ascontiguousarray(values).view(_ml_dtype(source)).astype(np.float32)
+
+
+def _bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = ((bits + (odd + np.uint32(0x7FFF))) >> np.uint32(16)).astype(np.uint16)
+    is_nan = np.isnan(values)
+    quiet = ((bits >> np.uint32(16)) | np.uint32(0x40)).astype(np.uint16)
+    return np.where(is_nan, quiet, rounded)
+
+
+def _ml_dtype(dtype: DType) -> Any:
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise ArgumentError(
+            f"cannot cast {dtype}: ml_dtypes is not installed; {install_line('dtypes')}"
+        ) from None
+    return np.dtype(getattr(ml_dtypes, str(dtype.extended_name)))
