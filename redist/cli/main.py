@@ -18,7 +18,18 @@ from redist.cli.command import (
     Command,
     UsageError,
 )
-from redist.cli.commands import bench, calibrate, check, doctor, plan, program, prove, simulate
+from redist.cli.commands import (
+    bench,
+    calibrate,
+    check,
+    convert,
+    doctor,
+    inspect,
+    plan,
+    program,
+    prove,
+    simulate,
+)
 from redist.errors import CheckError, NoPlanError, RedistError
 from redist.text.columns import one_line
 from redist.text.parser import LineParser
@@ -31,6 +42,8 @@ COMMANDS: Mapping[str, Command] = {
     "prove": prove,
     "simulate": simulate,
     "program": program,
+    "inspect": inspect,
+    "convert": convert,
     "bench": bench,
     "calibrate": calibrate,
     "doctor": doctor,

@@ -1,0 +1,55 @@
+"""Compare the bytes of a checkpoint with its checksums, array by array, on one process."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from redist.errors import ReadError
+from redist.store.header import BLOCK_BYTES, Entry
+from redist.store.stored import Stored
+
+STEP_BYTES = 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class WrongBlock:
+    """A block whose bytes are not what was written."""
+
+    name: str
+    block: int
+    found: int
+    said: int
+
+    def __str__(self) -> str:
+        return (
+            f"block {self.block} of {self.name!r} has crc {self.found:08x}, the header says "
+            f"{self.said:08x}; the file was changed or the disk is failing"
+        )
+
+
+def wrong_blocks(found: Stored) -> Iterator[WrongBlock]:
+    """**Local.** Read everything that has checksums; the blocks that differ from them."""
+    for entry in found.values():
+        if entry.crc is None:
+            continue
+        for block, (crc, said) in enumerate(zip(_crcs(found, entry), entry.crc, strict=True)):
+            if crc != said:
+                yield WrongBlock(entry.name, block, crc, said)
+
+
+def _crcs(found: Stored, entry: Entry) -> Iterator[int]:
+    buffer = memoryview(bytearray(min(STEP_BYTES, entry.nbytes)))
+    with open(found.files[entry.file], "rb", buffering=0) as file:
+        for begin in range(entry.begin, entry.end, BLOCK_BYTES):
+            file.seek(begin, os.SEEK_SET)
+            left, crc = min(BLOCK_BYTES, entry.end - begin), 0
+            while left:
+                n = file.readinto(buffer[:left])
+                if not n:
+                    raise ReadError(f"cannot read {found.path!r}: it became shorter")
+                crc = zlib.crc32(buffer[:n], crc)
+                left -= n
+            yield crc

@@ -1,0 +1,119 @@
+"""Files of PyTorch, inwards: what ``torch.save`` wrote, and folders of distributed checkpoints (DCP)."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from numpy.typing import NDArray
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+from redist.errors import LayoutError, ReadError
+from redist.layout.dtype import DType
+from redist.text.columns import one_line
+from redist.torch.layouts import from_torch
+
+Arrays = dict[str, tuple[NDArray[Any], DType]]
+Read = tuple[Arrays, dict[str, Any], list[str]]
+"""Arrays by name; numbers and texts beside them; names of what is neither."""
+BITS = {1: torch.uint8, 2: torch.int16}
+
+
+def read_pt(path: str) -> Read:
+    """**Local.** What ``torch.save`` wrote, read with ``weights_only=True``: no other object is made.
+
+    Names in dicts and numbers in lists have dots between them: ``optimizer.state.0.step``.
+    """
+    try:
+        found = _load(path)
+    except pickle.UnpicklingError as problem:
+        told = one_line(problem)
+        what = re.search(r"Unsupported \w+: (?:GLOBAL )?(\S+)", told)
+        raise ReadError(
+            f"cannot read {path!r}: it has more than weights ({what[1] if what else told[:200]}); "
+            "save its state_dict alone"
+        ) from None
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, AttributeError) as problem:
+        why = getattr(problem, "strerror", None) or one_line(problem)[:300]
+        raise ReadError(f"cannot read {path!r}: {why}") from None
+    arrays: Arrays = {}
+    meta: dict[str, Any] = {}
+    left_out: list[str] = []
+    for name, value in _leaves(found):
+        if name in arrays or name in meta:
+            raise ReadError(f"cannot read {path!r}: two values have the name {name!r}")
+        if isinstance(value, torch.Tensor):
+            arrays[name] = _as_numpy(path, name, value)
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            meta[name] = value
+        else:
+            left_out.append(name)
+    return arrays, meta, left_out
+
+
+def _load(path: str) -> Any:
+    """Map the file if it is of the form that can be."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except RuntimeError as problem:
+        if "mmap can only be used" not in str(problem):
+            raise
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """What is neither a dict nor a list in these, with names."""
+    inside: Any = None
+    if isinstance(value, dict):
+        inside = value.items()
+    elif isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        inside = enumerate(value)
+    if inside is None:
+        yield name or "value", value
+        return
+    for key, one in inside:
+        yield from _leaves(one, f"{name}.{key}" if name else str(key))
+
+
+def _as_numpy(path: str, name: str, tensor: torch.Tensor) -> tuple[NDArray[Any], DType]:
+    """The bytes of a tensor as NumPy's array, which shares them."""
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+        what = "quantized" if tensor.is_quantized else f"of layout {tensor.layout}"
+        raise ReadError(f"cannot read {name!r} of {path!r}: it is {what}, on {tensor.device}")
+    try:
+        kind = from_torch(tensor.dtype)
+    except LayoutError as problem:
+        raise ReadError(f"cannot read {name!r} of {path!r}: {problem}") from None
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if kind.extended_name is not None:
+        plain = plain.view(BITS[kind.itemsize])
+    made: NDArray[Any] = plain.numpy().view(kind.to_numpy())
+    return made, kind
+
+
+def read_dcp(folder: str) -> Read:
+    """**Local.** The tensors of a distributed checkpoint, whole, in memory.
+
+    Its ``.metadata`` is a pickle: reading it can run code. Entries that are no tensors are pickles too;
+    they are left out and not read.
+    """
+    reader = dcp.FileSystemReader(folder)
+    try:
+        metadata = reader.read_metadata()
+        tensors, left_out = {}, []
+        for name, one in metadata.state_dict_metadata.items():
+            if isinstance(one, TensorStorageMetadata):
+                tensors[name] = torch.empty(one.size, dtype=one.properties.dtype)
+            else:
+                left_out.append(name)
+        with warnings.catch_warnings():  # it says that there is one process
+            warnings.simplefilter("ignore", UserWarning)
+            dcp.load(tensors, storage_reader=reader, no_dist=True)
+    except Exception as problem:  # PyTorch raises many kinds
+        raise ReadError(f"cannot read {folder!r}: {one_line(problem)[:300]}") from problem
+    return {name: _as_numpy(folder, name, one) for name, one in tensors.items()}, {}, left_out
