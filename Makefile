@@ -24,7 +24,7 @@ UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_e
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel frameworks learn clean
+.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel frameworks learn store clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +88,12 @@ learn: $(STAMP)-dev ## run what needs scikit-learn or pyarrow, scikit-learn's ow
 	@echo "installing scikit-learn into .venv/learn"
 	@.venv/learn/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,learn,parquet]"
 	@.venv/learn/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/learn redist/learn tests/pgas/test_parquet.py
+
+store: $(STAMP)-dev ## run what needs zarr or h5py, in an environment of its own, .venv/store
+	@test -x .venv/store/bin/python || $(PYTHON) -m venv .venv/store
+	@echo "installing zarr and h5py into .venv/store"
+	@.venv/store/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,store]" xarray dask
+	@.venv/store/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/store redist/store redist/pgas/files
 
 sanitize: $(STAMP)-dev ## run the compiled kernels under sanitizers, warnings are errors
 	@$(BIN)/python -m tests.sanitize

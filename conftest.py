@@ -7,6 +7,7 @@ from importlib.util import find_spec
 PLACES = {
     "jax": ("redist/jax/*", "tests/programs/jax/*"),
     "torch": ("redist/torch/*", "tests/programs/torch/*", "bench/pytorch/job.py"),
+    "zarr": ("redist/pgas/files/zarr_store.py",),
     "sklearn": ("redist/learn/*", "tests/programs/learn/*", "bench/clustering/*"),
 }
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from redist.pgas.watch.trace import trace
     from redist.runtime.redistribute import prepare, redistribute
     from redist.runtime.transfer import Transfer
+    from redist.store.chunks.rechunk import plan_rechunk, rechunk
     from redist.store.load import load
     from redist.store.save import save
     from redist.store.saver import Saver
@@ -120,8 +121,10 @@ __all__ = [
     "load",
     "memory_limit",
     "pgas",
+    "plan_rechunk",
     "prepare",
     "prove",
+    "rechunk",
     "redistribute",
     "same_layout",
     "save",
@@ -147,7 +150,9 @@ _LAZY = {
     "load": "redist.store.load",
     "memory_limit": "redist.pgas.spill.memory_limit",
     "prove": "redist.judge.proof",
+    "plan_rechunk": "redist.store.chunks.rechunk",
     "prepare": "redist.runtime.redistribute",
+    "rechunk": "redist.store.chunks.rechunk",
     "redistribute": "redist.runtime.redistribute",
     "save": "redist.store.save",
     "simulate": "redist.judge.simulation",
@@ -162,7 +167,9 @@ _NEED_MPI = (
     "load",
     "memory_limit",
     "pgas",
+    "plan_rechunk",
     "prepare",
+    "rechunk",
     "redistribute",
     "save",
     "trace",

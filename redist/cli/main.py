@@ -28,6 +28,7 @@ from redist.cli.commands import (
     plan,
     program,
     prove,
+    rechunk,
     simulate,
 )
 from redist.errors import CheckError, NoPlanError, RedistError
@@ -44,6 +45,7 @@ COMMANDS: Mapping[str, Command] = {
     "program": program,
     "inspect": inspect,
     "convert": convert,
+    "rechunk": rechunk,
     "bench": bench,
     "calibrate": calibrate,
     "doctor": doctor,
@@ -77,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except NoPlanError as error:
         least = format_bytes(error.least_bytes, round_up=True)
-        return _say(f"{error} (that is {least}; try --limit {error.least_bytes})", NO_PLAN)
+        option = "--memory" if "rechunk" in str(error) else "--limit"
+        return _say(f"{error} (that is {least}; try {option} {error.least_bytes})", NO_PLAN)
     except CheckError as error:
         return _say_bug(f"in the plan that was found {error}")
     except RedistError as error:

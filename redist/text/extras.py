@@ -14,10 +14,11 @@ EXTRAS = {
     "jax": "jax>=0.10",
     "learn": "scikit-learn>=1.6",
     "parquet": "pyarrow",
+    "store": "zarr>=3 h5py",
     "arrange": "scipy>=1.11",
     "plot": "matplotlib",
 }
-"""What each extra of pyproject.toml brings; a test compares them."""
+"""What each extra of pyproject.toml brings, with spaces between packages; a test compares them."""
 
 ADVISERS = {"sklearn": "redist.learn.advice"}
 """For libraries that may be given global arrays: the module that knows what to tell them in errors."""
@@ -26,11 +27,11 @@ ADVISERS = {"sklearn": "redist.learn.advice"}
 def install_line(extra: str) -> str:
     """The command that installs what an extra brings, wherever redist itself came from.
 
-    >>> install_line("learn"), install_line("plot")
-    ("pip install 'scikit-learn>=1.6'", 'pip install matplotlib')
+    >>> install_line("learn"), install_line("store")
+    ("pip install 'scikit-learn>=1.6'", "pip install 'zarr>=3' h5py")
     """
-    package = EXTRAS[extra]
-    return f"pip install {package}" if package.isidentifier() else f"pip install '{package}'"
+    packages = EXTRAS[extra].split()
+    return "pip install " + " ".join(p if p.isidentifier() else f"'{p}'" for p in packages)
 
 
 def adviser_of(frame: FrameType | None) -> tuple[ModuleType | None, FrameType | None]:

@@ -60,7 +60,7 @@ def read_npy(
     must_have_data(file)
     comm = comm_or_world(comm)
     wanted = Wanted(comm, type, mesh, device)
-    head = look(comm, file, lambda: _head_of(Path(file)))
+    head = look(comm, file, lambda: head_of(Path(file)))
     native = head.dtype.newbyteorder("=")
     target = wanted.check(head.shape, native)
     if not head.shape:
@@ -82,7 +82,7 @@ def read_npy(
     return wanted.bring(made, target)
 
 
-def _head_of(path: Path) -> NpyHead:
+def head_of(path: Path) -> NpyHead:
     """**Local.** Read what a file says of itself; an error if its data are not such, or not there."""
     with path.open("rb") as file:
         if file.read(4) == b"PK\x03\x04":

@@ -77,6 +77,11 @@ class RechunkPlan:
     arrays: tuple[NamedPlan, ...]
 
     @property
+    def to_npy(self) -> bool:
+        """Whether the target is a file of NumPy."""
+        return self.target.endswith(".npy")
+
+    @property
     def read_bytes(self) -> int:
         """Bytes read, of the source and of scratch files."""
         return sum(one.plan.way.read_bytes for one in self.arrays)
@@ -135,16 +140,28 @@ class RechunkPlan:
         scratch = f", scratch file {format_bytes(self.scratch_bytes)}" if self.scratch_bytes else ""
         read, written = format_bytes(self.read_bytes), format_bytes(self.written_bytes)
         yield f"moved      {read} read + {written} written{ratio}"
-        yield f"memory     {format_bytes(self.peak_bytes, round_up=True)} on a rank{scratch}"
-        yield f"modelled   {format_time(self.time_ps)}; bytes are those before compression"
+        yield f"memory     {format_bytes(self.peak_bytes)} on a rank{scratch}"
+        yield f"modelled   {_long(self.time_ps)}; bytes are those before compression"
 
 
 def _cells(way: Way, array_bytes: int, bound: int) -> tuple[str, ...]:
     times = f"{way.source_bytes / array_bytes:.1f} x" if array_bytes else "-"
     ratio = f"{way.total_bytes / bound:.2f}" if bound else "-"
     read, written = format_bytes(way.read_bytes), format_bytes(way.written_bytes)
-    memory = format_bytes(way.peak_bytes, round_up=True)
-    return _by(way.block), times, read, written, ratio, memory, format_time(way.time_ps)
+    memory = format_bytes(way.peak_bytes)
+    return _by(way.block), times, read, written, ratio, memory, _long(way.time_ps)
+
+
+def _long(time_ps: int) -> str:
+    """A time that may be hours.
+
+    >>> _long(5 * 10**12), _long(3600 * 10**12), _long(10**17)
+    ('5 s', '60 min', '28 h')
+    """
+    minutes = round(time_ps / 60e12)
+    if minutes < 3:
+        return format_time(time_ps)
+    return f"{minutes} min" if minutes < 180 else f"{round(minutes / 60)} h"
 
 
 def _by(shape: Shape) -> str:

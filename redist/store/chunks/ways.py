@@ -11,7 +11,7 @@ from itertools import product
 
 from redist.errors import NoPlanError
 from redist.store.chunks.grids import Grid, Shape, meetings
-from redist.text.units import ceil_div, format_bytes, least_limit
+from redist.text.units import ceil_div, format_bytes
 
 READ_PS, WRITE_PS = 500, 1000
 """A byte from and to a disk, in picoseconds; scratch files too."""
@@ -148,7 +148,7 @@ def plan_array(request: ArrayRequest) -> ArrayPlan:
         raise NoPlanError(
             f"cannot rechunk within {format_bytes(request.limit_bytes)} on a rank: a chunk or shard of the "
             f"target, of {unit}, a part of the source and what codecs need take "
-            f"{format_bytes(least, round_up=True)}; give {least_limit(least)}, or smaller chunks or shards",
+            f"{format_bytes(least, round_up=True)}; give limit_bytes={least}, or smaller chunks or shards",
             least,
         )
     best = min(found, key=_by_time)

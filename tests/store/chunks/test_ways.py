@@ -97,7 +97,7 @@ def test_bytes_read_are_those_of_every_part_that_a_block_meets(request: ArrayReq
 def test_the_least_limit_does_and_one_byte_less_does_not(request: ArrayRequest) -> None:
     least = least_bytes(request)
     assert plan_array(replace(request, limit_bytes=least)).way.peak_bytes == least
-    with pytest.raises(NoPlanError, match=f"give limit_bytes={least} ") as caught:
+    with pytest.raises(NoPlanError, match=f"give limit_bytes={least}, ") as caught:
         plan_array(replace(request, limit_bytes=least - 1))
     assert caught.value.least_bytes == least
 

@@ -1,0 +1,126 @@
+"""What files say of the arrays in them, whichever format they have, and what all readers need."""
+
+from __future__ import annotations
+
+import base64
+import math
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import ReadError, RedistError
+from redist.layout.tiles import Box
+from redist.text.extras import install_line
+
+Values = NDArray[Any]
+KINDS = "biufcmMSU"
+"""Elements that are bytes of one size."""
+
+
+class ArrayHead(NamedTuple):
+    """What a file says of one array. ``parts`` can be read by themselves; None: any elements can."""
+
+    path: str
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    parts: tuple[int, ...] | None
+    shards: tuple[int, ...] | None = None
+    by_columns: bool = False
+    dims: tuple[str, ...] | None = None
+    decodes: bool = False
+    codecs: list[dict[str, Any]] | None = None
+    filters: list[dict[str, Any]] | None = None
+    fill: Any = None
+    attributes: dict[str, Any] | None = None
+    offset: int = 0
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class StoreHead(NamedTuple):
+    """What a file or store says of itself: an array alone has the name ``''``."""
+
+    path: str
+    kind: str
+    arrays: tuple[ArrayHead, ...]
+    groups: dict[str, dict[str, Any]]
+    consolidated: bool = False
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is one array, and no group."""
+        return not self.groups
+
+
+class Reader(Protocol):
+    """An array that is open."""
+
+    @property
+    def read_bytes(self) -> int:
+        """What was read so far."""
+
+    def read(self, box: Box, out: Values) -> None:
+        """**Local.** Read a box into a buffer of its shape."""
+
+    def close(self) -> None:
+        """**Local.** Close the file."""
+
+
+def need(
+    name: str, what: str, verb: str = "read", error: type[RedistError] = ReadError
+) -> ModuleType:
+    """**Local.** A module of the extra ``store``, or an error that says what to install."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise error(
+            f"cannot {verb} {what}: {name.partition('.')[0]} is not installed; {install_line('store')}"
+        ) from None
+
+
+def zarr_store(verb: str = "read", error: type[RedistError] = ReadError) -> Any:
+    """**Local.** The module that speaks with zarr, or an error that says what to install."""
+    need("zarr", "Zarr", verb, error)
+    return import_module("redist.pgas.files.zarr_store")
+
+
+def check_elements(path: str, name: str, dtype: np.dtype[Any], option: str = "") -> None:
+    """**Local.** Raise unless elements have one size in bytes; ``option`` is what leaves an array out."""
+    if dtype.kind not in KINDS or dtype.hasobject:
+        hint = f"; {option}[{name!r}] leaves it out" if option and name else ""
+        raise ReadError(
+            f"cannot read {name or 'the array'} of {path!r}: it holds {dtype}, and not numbers{hint}"
+        )
+
+
+def xarray_fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value that means "missing", as xarray writes it in attributes of Zarr 3.
+
+    >>> xarray_fill(-1, np.dtype("i2")), xarray_fill(0.0, np.dtype("f4"))
+    (-1, 'AAAAAAAAAAA=')
+    """
+
+    def packed(part: float) -> str:
+        return base64.standard_b64encode(np.float64(part).astype("<f8").tobytes()).decode()
+
+    match dtype.kind:
+        case "b":
+            return bool(value)
+        case "i" | "u":
+            return int(value)
+        case "f":
+            return packed(value)
+        case "c":
+            return [packed(value.real), packed(value.imag)]
+        case "S":
+            return base64.standard_b64encode(bytes(value)).decode()
+        case _:
+            return str(value)

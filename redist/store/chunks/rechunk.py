@@ -1,0 +1,233 @@
+"""``redist.rechunk``: other chunks for the arrays of a store, on all ranks, within a memory limit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redist.errors import ArgumentError, RedistError, WriteError
+from redist.pgas.files.chunked import store_head
+from redist.pgas.files.heads import StoreHead, zarr_store
+from redist.pgas.files.shares import look, teller
+from redist.runtime.ranks.agreement import all_agree, from_first
+from redist.runtime.ranks.waiting import TIMEOUT_S, gather
+from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.store.chunks.over_ranks import all_or_none, compare_sums, one_at_a_time, run_array
+from redist.store.chunks.plan import RechunkPlan
+from redist.store.chunks.request import Sizes, codecs_from, default_threads, plan_store
+from redist.store.chunks.targets import create
+from redist.store.chunks.unfinished import Unfinished, boot_id, stored_bytes
+from redist.text.units import format_bytes, format_seconds, room_from
+
+File = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rechunked:
+    """What a rechunk did: its plan, the bytes that all ranks read and wrote as stored, and the time."""
+
+    plan: RechunkPlan
+    read_bytes: int
+    written_bytes: int
+    seconds: float
+    resumed: bool = False
+    verified: bool = False
+
+    def __str__(self) -> str:
+        read, written = format_bytes(self.read_bytes), format_bytes(self.written_bytes)
+        verified = ", checksums are equal" if self.verified else ""
+        resumed = ", the rest of an interrupted run" if self.resumed else ""
+        took = format_seconds(round(self.seconds, 2))
+        return f"{self.plan.target}: {read} read, {written} written, {took}{resumed}{verified}"
+
+
+def plan_rechunk(
+    source: File, target: File, chunks: Sizes = None, shards: Sizes = None,
+    limit_bytes: int | str = "2GiB", comm: Comm | None = None, *, codec: str | None = None,
+    threads: int | None = None, leave_out: Sequence[str] = (), ranks: int | None = None,
+) -> RechunkPlan:  # fmt: skip
+    """**Collective over `comm`.** The plan of :func:`rechunk`, before a byte moves: ``print(plan)``.
+
+    ``ranks`` is how many ranks it is for, if not those of ``comm``.
+    """
+    comm = comm_or_world(comm)
+    return _planned(
+        _Call(source, target, chunks, shards, limit_bytes, codec, threads, leave_out), comm, ranks
+    )[0]
+
+
+def rechunk(
+    source: File, target: File, chunks: Sizes = None, shards: Sizes = None,
+    limit_bytes: int | str = "2GiB", comm: Comm | None = None, *, codec: str | None = None,
+    threads: int | None = None, leave_out: Sequence[str] = (), overwrite: bool = False,
+    verify: bool = False, progress: bool | None = None,
+) -> Rechunked:  # fmt: skip
+    """**Collective over `comm`.** Write the arrays of a store again, in chunks of another shape.
+
+    ``redist.rechunk("in.zarr", "out.zarr", chunks={"time": 8760, "lat": 72, "lon": 144})``. It works with one
+    process, and with all ranks of an MPI job. The source is a Zarr store (2 or 3, with shards or without), an
+    HDF5 file or a file of NumPy; the target is a Zarr 3 store, or a file of NumPy (``.npy``). Needs zarr and
+    h5py, the extra ``store``.
+
+    ``chunks`` and ``shards`` name dims, or have a size for every dim in order; ``"all"`` is a whole dim. In a
+    group, arrays that have a dim that is named get those chunks, the others are copied. No ``shards`` means
+    chunks without shards. Attributes, names of dims and fill values stay, in the form that xarray expects.
+
+    ``limit_bytes`` is what a rank may take beside the interpreter; the plan is chosen within it
+    (:func:`plan_rechunk`). ``codec`` is ``"zstd:3"``, ``"gzip"``, ``"blosc"`` or ``"none"``; if nothing is
+    said, that of the source stays.
+
+    Each chunk or shard is written once, whole, by one rank. The target appears under its name when all of it
+    is written. A run that is interrupted goes on when it is called again with the same source, chunks and
+    codec; ranks and limit may be others. ``verify=True`` reads both stores once more, and compares
+    checksums of their elements. If anything fails, all ranks raise the same error.
+    """
+    comm = comm_or_world(comm)
+    call = _Call(source, target, chunks, shards, limit_bytes, codec, threads, leave_out)
+    began = time.monotonic()
+    plan, head = _planned(call, comm, None)
+    folder = Unfinished(plan.target)
+    resumed = _begin(comm, plan, head, call, folder, overwrite)
+    tell = _teller(comm, plan, progress)
+    try:
+        with one_at_a_time(plan, head):
+            counted = [
+                run_array(comm, plan, n, head, folder, tell) for n in range(len(plan.arrays))
+            ]
+            if verify:
+                compare_sums(comm, plan, head, folder)
+        with all_or_none(comm, folder):
+            os.sync()
+        from_first(comm, lambda: folder.finish(overwrite), TIMEOUT_S)
+    finally:
+        folder.leave()
+    every = gather(comm, counted, TIMEOUT_S)
+    read, written = (sum(one[i] for own in every for one in own) for i in (0, 1))
+    return Rechunked(plan, read, written, time.monotonic() - began, resumed, verify)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a user asks for."""
+
+    source: File
+    target: File
+    chunks: Sizes
+    shards: Sizes
+    limit_bytes: int | str
+    codec: str | None
+    threads: int | None
+    leave_out: Sequence[str]
+
+    def check(self) -> int:
+        """**Local.** The limit, or an error."""
+        limit = room_from(self.limit_bytes)
+        if limit is None:
+            raise ArgumentError("cannot rechunk without a limit: give limit_bytes, such as '2GiB'")
+        if isinstance(self.leave_out, str):
+            raise ArgumentError(f"cannot leave out {self.leave_out!r}: need a list of names")
+        if self.threads is not None and not (isinstance(self.threads, int) and self.threads > 0):
+            raise ArgumentError(f"cannot use threads={self.threads!r}: need a number of at least 1")
+        codecs_from(self.codec)
+        source, target = (os.path.realpath(one) for one in (self.source, self.target))
+        if (
+            source == target
+            or target.startswith(source + os.sep)
+            or source.startswith(target + os.sep)
+        ):
+            raise ArgumentError(
+                f"cannot rechunk {os.fspath(self.source)!r} to {os.fspath(self.target)!r}: one lies in the "
+                "other; give a target elsewhere"
+            )
+        return limit
+
+
+def _planned(call: _Call, comm: Comm, ranks: int | None) -> tuple[RechunkPlan, StoreHead]:
+    """**Collective.** The plan, the same on every rank, and what the source says of itself."""
+    error: Exception | None = None
+    limit = 0
+    try:
+        limit = call.check()
+    except (RedistError, TypeError) as problem:
+        error = problem
+    all_agree(comm, "cannot rechunk", repr(call), error, TIMEOUT_S)
+    size = comm.size if ranks is None else ranks
+
+    def facts() -> tuple[StoreHead, int]:
+        if not os.fspath(call.target).endswith(".npy"):
+            zarr_store("write", WriteError)
+        return store_head(call.source), call.threads or default_threads(size)
+
+    head, threads = look(comm, call.source, facts)
+    target = os.fspath(call.target)
+    return plan_store(
+        head, target, call.chunks, call.shards, limit, size, threads, call.codec, call.leave_out
+    ), head
+
+
+def _begin(
+    comm: Comm, plan: RechunkPlan, head: StoreHead, call: _Call, folder: Unfinished, overwrite: bool
+) -> bool:
+    """**Collective.** Make the folder of the run with an empty store in it, or go on with one."""
+    boots = gather(comm, boot_id(), TIMEOUT_S)
+    codecs = codecs_from(call.codec)
+
+    def begin() -> bool:
+        goes_on = folder.begin(_digest(plan, head, call.codec), boots, overwrite)
+        try:
+            folder.check_room(_room(plan, head, codecs))
+            if not folder.data.exists():
+                create(plan, head, codecs, folder.data.with_name("making"))
+                folder.data.with_name("making").replace(folder.data)
+        except RedistError:
+            folder.leave()
+            raise
+        except OSError as problem:
+            folder.leave()
+            raise folder.error(problem) from problem
+        except (ValueError, TypeError) as problem:
+            folder.leave()
+            raise WriteError(f"cannot rechunk to {plan.target!r}: {problem}") from problem
+        return goes_on
+
+    return from_first(comm, begin, TIMEOUT_S)
+
+
+def _digest(plan: RechunkPlan, head: StoreHead, codec: str | None) -> str:
+    """What is written, from what: a run with the same digest goes on with the work of an earlier one."""
+    path = Path(head.path)
+    meta = [path, *(path / name for name in ("zarr.json", ".zarray", ".zgroup", ".zmetadata"))]
+    stamps = [one.stat().st_mtime_ns for one in meta if one.is_file()]
+    arrays = [
+        (one.name, one.new_chunks, one.new_shards, one.plan.request.units) for one in plan.arrays
+    ]
+    facts = (str(path.resolve()), stamps, [repr(one) for one in head.arrays], arrays, codec)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
+
+
+def _room(plan: RechunkPlan, head: StoreHead, codecs: list[dict[str, Any]] | None) -> int:
+    """Bytes on the disk that the run needs: scratch, and a target that is compressed as the source is."""
+    heads = {one.name: one for one in head.arrays}
+    own = [heads[one.name].codecs if codecs is None else codecs for one in plan.arrays]
+    target = sum(one.plan.request.array_bytes for one in plan.arrays)
+    is_plain = plan.to_npy or any(one == [] for one in own)
+    return plan.scratch_bytes + (target if is_plain else min(target, stored_bytes(Path(head.path))))
+
+
+def _teller(comm: Comm, plan: RechunkPlan, progress: bool | None) -> Callable[[int], None]:
+    """**Local.** Say how far rank 0 has come with its share."""
+    say = teller(comm, "rechunk", plan.target, progress)
+    total = max(1, sum(one.plan.request.array_bytes for one in plan.arrays) // comm.size)
+    done = 0
+
+    def tell(n_bytes: int) -> None:
+        nonlocal done
+        done = min(total, done + n_bytes)
+        say(done, total)
+
+    return tell
