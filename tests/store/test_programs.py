@@ -21,8 +21,9 @@ def jobs() -> Iterator[Job]:
         quick = ranks == 3
         trips = Run("store.round_trips", ("--n", n, "--seed", str(ranks)), "" if quick else SEVERAL)
         named = Run("store.named", slow="" if ranks == 4 else SEVERAL)
+        expected = Run("store.expected", slow="" if ranks == 4 else SEVERAL)
         failures = Run("store.failures", slow="" if ranks == 2 else SEVERAL)
-        yield Job(ranks, (trips, named) if ranks != 2 else (trips, named, failures))
+        yield Job(ranks, (trips, named, expected, *([failures] if ranks == 2 else [])))
     yield Job(3, (Run("store.failures", slow=SEVERAL),))
     yield Job(2, (Run("store.round_trips", ("--n", "8"), SEVERAL),), ("REDIST_PURE",))
     yield Job(3, (Run("store.round_trips", ("--n", "8"), SEVERAL),), library="openmpi")
