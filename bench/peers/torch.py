@@ -8,7 +8,6 @@ as the all-to-all that it is elsewhere. Sums that results leave pending are done
 from __future__ import annotations
 
 import atexit
-import logging
 import math
 import os
 import tempfile
@@ -120,8 +119,13 @@ def _join(comm: MPI.Intracomm) -> None:
     from torch import distributed
 
     if not distributed.is_initialized():
+        from tests.programs.torch.together import join
+
         folder = tempfile.TemporaryDirectory() if comm.rank == 0 else None
-        join_group(Path(comm.bcast(folder and folder.name)) / "meeting", comm.rank, comm.size)
+        meeting = Path(comm.bcast(folder and folder.name)) / "meeting"
+        who = {"RANK": comm.rank, "WORLD_SIZE": comm.size, "STORE": meeting}
+        os.environ |= {name: str(value) for name, value in who.items()}
+        join()
         atexit.register(_leave, folder)
 
 
@@ -131,22 +135,6 @@ def _leave(folder: tempfile.TemporaryDirectory[str] | None) -> None:
     distributed.destroy_process_group()
     if folder is not None:
         folder.cleanup()
-
-
-def join_group(meeting: str | Path, rank: int, ranks: int) -> None:
-    """Make a process group of all ranks, which meet at a file. **Collective.**"""
-    import torch
-    from torch import distributed
-
-    logging.disable(logging.WARNING)  # it warns of each fallback on each rank
-    torch.set_num_threads(1)
-    store = distributed.FileStore(str(meeting), ranks)
-    distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
-
-
-def join_started() -> None:
-    """Make a process group of ranks that :mod:`tests.programs.torch.spawn` started. **Collective.**"""
-    join_group(os.environ["STORE"], int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
 
 
 def slowest_of(seconds: float) -> float:
@@ -166,7 +154,9 @@ class TorchPrograms(Programs):
         import torch
         from torch.distributed import device_mesh
 
-        join_started()
+        from tests.programs.torch.together import join
+
+        join()
         torch.set_grad_enabled(False)
         self.library, self.xp = f"DTensor {version('torch')}", TorchNames(torch)
         self._mesh = device_mesh.init_device_mesh("cpu", (devices,), mesh_dim_names=("x",))

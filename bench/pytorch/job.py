@@ -21,13 +21,14 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.distributed.tensor.placement_types import Partial
 
 import redist.torch
-from bench.peers.torch import join_started, slowest_of
+from bench.peers.torch import slowest_of
 from bench.report.figures import in_turn, timed
 from bench.report.job import say
 from examples.weight_refit import State, cut_of, refit, running_placements, trained
 from redist.torch.calls import MoveOptions, Target
 from redist.torch.redistribute import prepare
 from tests.programs.torch.peak import Work, peak_bytes
+from tests.programs.torch.together import join
 
 ROWS = 4096
 POOLED = "redist"
@@ -43,7 +44,7 @@ TARGETS = ([2, 3], [1, 2, 3])
 
 def measure(n_bytes: int, layers: int, width: int, repeat: int, only: str) -> dict[str, Any]:
     """Moves and refits; if there is nothing to repeat, it is memory that is measured. **Collective.**"""
-    join_started()
+    join()
     found = {
         "ranks": dist.get_world_size(),
         "torch": torch.__version__.partition("+")[0],

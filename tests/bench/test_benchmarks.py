@@ -59,6 +59,7 @@ def test_planning_times_every_problem_in_a_fresh_process() -> None:
     assert min(numbers(devices, "peak MiB")) > 10
 
 
+@pytest.mark.slow("starts processes that plan")
 def test_collectives_say_how_many_plans_are_proved_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

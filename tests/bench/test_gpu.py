@@ -110,7 +110,7 @@ def test_new_runs_have_the_columns_of_stored_ones() -> None:
 
 @needs_mpi
 @needs_linux
-@pytest.mark.parametrize("n_ranks", [2, 3])
+@pytest.mark.parametrize("n_ranks", [2, pytest.param(3, marks=pytest.mark.slow("on more ranks"))])
 def test_contenders_are_checked_and_timed_on_a_pretended_gpu(n_ranks: int) -> None:
     done = run("tests.bench.comparing", n_ranks, limit_s=300.0)
     assert done.status == 0, done.output

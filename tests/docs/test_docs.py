@@ -9,17 +9,20 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from redist.cli.main import main as redist_command
 from redist.launch.launcher import environment, find_launcher
 from tests.docs.documents import DOCUMENTS, LANGUAGES, ROOT, Command, Document, Program
 from tests.programs.checks import Job, Run, items, must_hold
 from tests.programs.launch import alone, one_worker
+from tests.tiers import THOROUGH
 
 IMAGES = ROOT / "docs" / "images"
 PAGES = {page.name: page for page in DOCUMENTS}
@@ -52,15 +55,15 @@ def title(shown: object) -> str:
 
 
 def is_first_half(shown: Command | Program, number: int) -> bool:
-    """Whether ``make test`` starts it: of the jobs on how-to pages, every second."""
-    return "how-to" not in shown.page or number % 2 == 0
+    """Whether ``make test`` starts it: of the jobs on how-to and tutorial pages, every second."""
+    return not re.search("how-to|tutorial", shown.page) or number % 2 == 0
 
 
 def marks(shown: Command | Program, needs_ranks: bool, number: int) -> list[pytest.MarkDecorator]:
     """Jobs run one after the other."""
     if not needs_ranks:
         return []
-    half = pytest.mark.slow("the other half of the jobs that how-to pages show")
+    half = pytest.mark.slow("the other half of the jobs that how-to and tutorial pages show")
     own = pytest.mark.slow("programs of pages in jobs of their own; they ran in one with others")
     if not is_first_half(shown, number):
         return [one_worker, half]
@@ -138,27 +141,65 @@ def shell_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     return {**env, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
 
 
-@pytest.mark.parametrize(
-    "shown",
-    [pytest.param(one, marks=marks(one, " -n " in one.line, n)) for n, one in enumerate(COMMANDS)],
-    ids=title,
-)
-def test_commands_do_what_they_show(shown: Command, shell_env: dict[str, str]) -> None:
-    if ".zarr" in shown.line and find_spec("zarr") is None:
-        pytest.skip("needs zarr: make store has an environment with it")
-    for name, text in PAGES[shown.page].files.items():
-        Path(name).write_text(text, encoding="utf-8")
-    with alone() if " -n " in shown.line else nullcontext():
+HERE = ("plan", "prove", "simulate")
+"""Commands of redist that ``make test`` runs without a shell and a new Python."""
+
+
+def words_of(line: str) -> list[str]:
+    """What ``redist`` is told by a line that needs no shell and no new process; empty if it does.
+
+    >>> words_of('redist plan "f32[8{x=5;3}]" "f32[8]" --mesh x=2'), words_of("redist plan A B > plan")
+    (['plan', 'f32[8{x=5;3}]', 'f32[8]', '--mesh', 'x=2'], [])
+    """
+    if "$" in line:
+        return []
+    program, *words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    is_plain = program == "redist" and words[0] in HERE and not {*"();<>|&"} & {w[0] for w in words}
+    return shlex.split(line)[1:] if is_plain else []
+
+
+def said_here(words: list[str]) -> tuple[int, str]:
+    """The status of a command of redist that runs in this process, and what it prints."""
+    said = StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        try:
+            status = redist_command(words)
+        except SystemExit as end:
+            status = int(end.code or 0)
+    return status, said.getvalue()
+
+
+def said_by_shell(line: str, env: dict[str, str]) -> tuple[int, str]:
+    """The same of a line that a shell runs."""
+    with alone() if " -n " in line else nullcontext():
         done = subprocess.run(
-            ["sh", "-c", shown.line],
-            env=shell_env,
+            ["sh", "-c", line],
+            env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=120,
         )
-    assert done.returncode == 0, done.stdout
-    want, got = without_times(shown.output), without_times(done.stdout)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [pytest.param(one, marks=marks(one, " -n " in one.line, n)) for n, one in enumerate(COMMANDS)],
+    ids=title,
+)
+def test_commands_do_what_they_show(
+    shown: Command, shell_env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ".zarr" in shown.line and find_spec("zarr") is None:
+        pytest.skip("needs zarr: make store has an environment with it")
+    for name, text in PAGES[shown.page].files.items():
+        Path(name).write_text(text, encoding="utf-8")
+    monkeypatch.setenv("COLUMNS", shell_env["COLUMNS"])
+    words = [] if THOROUGH else words_of(shown.line)
+    status, said = said_here(words) if words else said_by_shell(shown.line, shell_env)
+    assert status == 0, said
+    want, got = without_times(shown.output), without_times(said)
     same = doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
     assert not want or same, f"shown:\n{want}\n\nprinted:\n{got}"
     for name in drawn_by(shown):

@@ -236,10 +236,17 @@ def test_memory_that_cannot_be_shared_is_an_error(monkeypatch: pytest.MonkeyPatc
         check_shareable(array, "source tile")
 
 
+SHARED = [
+    (2, "source"),
+    (2, "target"),
+    pytest.param(3, "source", marks=pytest.mark.slow("on more ranks")),
+]
+
+
 @one_worker
 @needs_mpi
 @needs_linux
-@pytest.mark.parametrize(("ranks", "what"), [(2, "source"), (3, "source"), (2, "target")])
+@pytest.mark.parametrize(("ranks", "what"), SHARED)
 def test_memory_that_cannot_be_shared_ends_no_communicator(ranks: int, what: str) -> None:
     said = must_succeed("unshared", ranks, "--what", what, limit_s=60)
     assert f"refused on all {ranks} ranks, then well" in said

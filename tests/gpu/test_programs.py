@@ -45,7 +45,7 @@ def with_numpy(ranks: int, slow: str = "") -> Job:
 
 
 JOBS = [
-    with_numpy(1),
+    with_numpy(1, slow=SEVERAL),
     with_numpy(2),
     with_numpy(3, slow=SEVERAL),
     with_numpy(4, slow=SEVERAL),
@@ -61,10 +61,11 @@ JOBS = [
 ON_LINUX = [
     sharing(2, 1, 0, 40),
     sharing(4, 1, 0, 40),
-    sharing(4, 2, 10, 20),
+    sharing(4, 2, 6, 20),
     sharing(3, 2, 0, 40),
     sharing(4, 3, 0, 40),
-    job(4, "memory", "--pretend", "--only", "donated"),
+    job(2, "memory", "--pretend", "--only", "donated"),
+    job(4, "memory", "--pretend", "--only", "donated", slow=SEVERAL),
     job(4, "donating", "--pretend"),
     job(2, "mistakes", "--pretend", "ipc"),
     job(2, "mistakes", "--pretend", "apart"),

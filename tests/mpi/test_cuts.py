@@ -9,7 +9,7 @@ from tests.tiers import sample
 
 
 @one_worker
-@pytest.mark.parametrize(("ranks", "n"), [(1, sample(20, of=60)), (4, sample(14, of=40))])
+@pytest.mark.parametrize(("ranks", "n"), [(1, sample(20, of=60)), (4, sample(8, of=40))])
 def test_shrinking_tiles_are_moved_like_even_ones(ranks: int, n: int) -> None:
     done = run("shrinking", ranks, "--n", str(n), "--seed", "3")
     assert done.status == 0, done.output

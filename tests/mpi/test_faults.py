@@ -14,16 +14,13 @@ from tests.programs.launch import default_mpi, job, one_worker
 
 pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
 
-TRANSPORTS = [["--transport", "auto"], ["--transport", "mpi"]]
 SOON_S = 20.0
+AGAIN = pytest.mark.slow("once more, by the other transport")
 
 
-transports = pytest.mark.parametrize("args", TRANSPORTS, ids=["auto", "mpi"])
-
-
-@transports
-def test_a_killed_rank_ends_the_job_with_a_message(args: list[str]) -> None:
-    with job("failures", 4, "kill", *args) as started:
+@pytest.mark.parametrize("transport", ["auto", pytest.param("mpi", marks=AGAIN)])
+def test_a_killed_rank_ends_the_job_with_a_message(transport: str) -> None:
+    with job("failures", 4, "kill", "--transport", transport) as started:
         started.until(lambda said: said.count("moving") == 4, 60)
         start = time.monotonic()
         done = started.end(SOON_S)
@@ -34,9 +31,9 @@ def test_a_killed_rank_ends_the_job_with_a_message(args: list[str]) -> None:
     assert re.search(r"(?i)killed|signal 9|exit code: 9|died", done.output), done.output
 
 
-@transports
-def test_interrupting_leaves_nothing_behind(args: list[str]) -> None:
-    with job("failures", 4, "interrupt", *args) as started:
+@pytest.mark.parametrize("transport", [pytest.param("auto", marks=AGAIN), "mpi"])
+def test_interrupting_leaves_nothing_behind(transport: str) -> None:
+    with job("failures", 4, "interrupt", "--transport", transport) as started:
         started.until(lambda said: said.count("moving") == 4, 60)
         os.killpg(started.process.pid, signal.SIGINT)
         done = started.end(SOON_S)

@@ -56,7 +56,7 @@ LATE = [
 OPEN_MPI = [
     Run("mpi.fuzz", ("--n", str(sample(9, of=18)), "--seed", "7", "--transport", "auto")),
     Run("mpi.fuzz", ("--n", "18", "--seed", "7", "--transport", "mpi"), slow=SEVERAL),
-    Run("mpi.faults"),
+    Run("mpi.faults", slow=SEVERAL),
     Run("mpi.failures", ("raise",), slow=SEVERAL),
     Run("mpi.larger", slow=SEVERAL),
 ]

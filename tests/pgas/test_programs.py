@@ -80,15 +80,16 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
 
 ON_ONE = ("spilling", "aliasing", "staging", "tracing", "reading")
 """What ``make test`` looks at on one rank alone."""
-ON_THREE = ("limits", "mistakes", "reaching", *PROGRAMS, "planned", "traffic", "spmd", "segments")
-"""And on three: what ranks must agree on."""
+ON_TWO = ("many_arrays", "cutting", "measured", "limits", "planned", "depending")
+"""On two: what takes long, because every rank plans."""
+ON_THREE = ("mistakes", "reaching", "captured", "traffic", "spmd", "segments")
+"""And on three: what ranks must agree on, in tiles of different sizes."""
 
 PROMISES = [
     promised(1, ON_ONE),
     promised(1, tuple(one for one in ALONE if one not in ON_ONE), slow=SEVERAL),
-    promised(2, ("many_arrays", "cutting", "measured")),
+    promised(2, ON_TWO),
     promised(2, ("mistakes", "aliasing", "spill_faults", "spmd"), slow=SEVERAL),
-    Job(3, (*promised(3, ON_THREE).runs, Run("pgas.reaching", ("--nodes",)))),
     promised(3, (*(one for one in ALONE if one not in ON_THREE), "spill_faults"), slow=SEVERAL),
     promised(2, ("numpy_on_gpus",)),
     Job(2, (Run("pgas.checked_calls"),), ("REDIST_CHECK_CALLS",)),
@@ -96,7 +97,7 @@ PROMISES = [
     Job(3, (Run("pgas.indexing", ("--n", "30"), SEVERAL),), ("REDIST_CHECK_CALLS",)),
     Job(3, tuple(Run(f"pgas.{p}", slow=SEVERAL) for p in PROGRAMS), ("REDIST_CHECK_CALLS",)),
     Job(3, (Run("pgas.spmd", slow=SEVERAL),), ("REDIST_PURE",)),
-    promised(3, ("traffic",), "--messages", slow=SEVERAL),
+    promised(3, ("traffic",), "--messages"),
     promised(
         4,
         (
@@ -113,7 +114,7 @@ PROMISES = [
         slow=SEVERAL,
     ),
     promised(4, ("staging",), "--messages", slow=SEVERAL),
-    promised(4, ("traffic",), "--messages"),
+    promised(4, ("traffic",), "--messages", slow=SEVERAL),
 ]
 """Limits, traces, errors and bytes: what is checked once, not at random."""
 
@@ -127,13 +128,15 @@ def random_run(program: str, counts: tuple[int, int], seed: int, args: tuple[str
 
 def jobs() -> Iterator[Job]:
     """Everything above: programs that leave each other alone, on the same ranks, are one job."""
-    found: dict[tuple[int, tuple[str, ...]], list[Run]] = {}
+    found: dict[tuple[int, tuple[str, ...]], list[Run]] = {
+        (3, ()): [*promised(3, ON_THREE).runs, Run("pgas.reaching", ("--nodes",))],
+    }
     for ranks in (1, 2, 3, 4, 6):
-        found[ranks, ()] = [
+        found.setdefault((ranks, ()), []).extend(
             random_run(f"pgas.{program}", counts[ranks], ranks)
             for program, counts in AGAINST_NUMPY.items()
             if ranks in counts
-        ]
+        )
     for ranks, counts, args in KEYS:
         seed = ranks + 100 * len(args)
         pair = [random_run(f"pgas.{p}", counts, seed, args) for p in ("indexing", "manipulation")]

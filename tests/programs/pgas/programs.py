@@ -459,7 +459,7 @@ def counting_as_large() -> Iterator[None]:
 
 def functions_on(ranks: int) -> tuple[str, ...]:
     """The public functions that are looked at: on several ranks ``make test`` takes every second."""
-    return tuple(CASES)[:: 1 if THOROUGH or ranks == 1 else 2]
+    return tuple(CASES)[:: 1 if THOROUGH or ranks == 1 else 4]
 
 
 def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:

@@ -14,14 +14,19 @@ import torch.distributed as dist
 LIMIT_S = float(os.environ.get("REDIST_TEST_LIMIT_S", "90"))
 
 
-def main(program: Callable[[], int]) -> None:
-    """Join the group, run a program, and end with its status; a rank that hangs says where."""
-    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
-    logging.disable(logging.WARNING)
+def join() -> None:
+    """**Collective.** Make the group of ranks that know by variables who they are and where they meet."""
+    logging.disable(logging.WARNING)  # it warns of each fallback on each rank
     torch.set_num_threads(1)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = dist.FileStore(os.environ["STORE"], size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+
+
+def main(program: Callable[[], int]) -> None:
+    """Join the group, run a program, and end with its status; a rank that hangs says where."""
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+    join()
     status = program()
     dist.barrier()
     for stream in (sys.stdout, sys.stderr):
