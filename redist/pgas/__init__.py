@@ -82,6 +82,8 @@ if _TYPE_CHECKING:
     from redist.pgas.files.csv_out import write_csv
     from redist.pgas.files.npy import read_npy, write_npy
     from redist.pgas.files.parquet import read_parquet, write_parquet
+    from redist.pgas.files.zarr_arrays import read_hdf5, read_zarr
+    from redist.pgas.files.zarr_out import write_zarr
     from redist.pgas.programs.program import repeat, repeat_until
     from redist.pgas.programs.map_tiles import map_tiles
     from redist.pgas.programs.program import program
@@ -104,13 +106,14 @@ __all__ = [
     "move_together", "moveaxis", "multiply", "nan", "nan_to_num", "nanmax", "nanmean", "nanmedian",
     "nanmin", "nanstd", "nansum", "nanvar", "negative", "newaxis", "nextafter", "nonzero",
     "not_equal", "ones", "ones_like", "percentile", "permute_dims", "pi", "positive", "pow", "prod",
-    "program", "ptp", "quantile", "random", "read_csv", "read_npy", "read_parquet", "real",
+    "program", "ptp", "quantile", "random", "read_csv", "read_hdf5", "read_npy", "read_parquet", "read_zarr",
+    "real",
     "reciprocal", "remainder", "repeat", "repeat_until", "reshape", "result_type", "roll", "round",
     "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square", "squeeze", "stack",
     "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril",
     "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
     "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "write_csv", "write_npy",
-    "write_parquet", "zeros", "zeros_like",
+    "write_parquet", "write_zarr", "zeros", "zeros_like",
 ]  # fmt: skip
 """The names of the standard, Array and what makes arrays from functions and tiles."""
 
@@ -119,9 +122,10 @@ __array_api_version__ = "2024.12"
 
 _LATER = {
     "column_names": "files.column_names", "map_tiles": "programs.map_tiles", "program": "programs.program",
-    "read_csv": "files.csv", "read_npy": "files.npy", "read_parquet": "files.parquet",
+    "read_csv": "files.csv", "read_hdf5": "files.zarr_arrays", "read_npy": "files.npy",
+    "read_parquet": "files.parquet", "read_zarr": "files.zarr_arrays",
     "repeat": "programs.program", "repeat_until": "programs.program", "write_csv": "files.csv_out",
-    "write_npy": "files.npy", "write_parquet": "files.parquet",
+    "write_npy": "files.npy", "write_parquet": "files.parquet", "write_zarr": "files.zarr_out",
 }  # fmt: skip
 """Files and programs, a third of all modules: each is loaded when it is first used."""
 

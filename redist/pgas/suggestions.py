@@ -36,7 +36,7 @@ RENAMED = {
     "true_divide": "divide", "unique": "unique_values", "vdot": "vecdot",
     "save": "write_npy",
     "savetxt": "write_csv", "tofile": "write_npy", "read_table": "read_csv", "to_csv": "write_csv",
-    "to_parquet": "write_parquet",
+    "to_parquet": "write_parquet", "from_zarr": "read_zarr", "to_zarr": "write_zarr",
     "vectorize": "map_tiles", "frompyfunc": "map_tiles",
 }  # fmt: skip
 """NumPy's name, and ours that does it."""

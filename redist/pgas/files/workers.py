@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+MOST_THREADS = 8
 
 
 class Workers:
@@ -71,3 +73,13 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     if own is None:
         own = _OWN.loop = _OwnLoop()
     return own.loop.run_until_complete(work)
+
+
+def default_threads(ranks: int) -> int:
+    """**Local.** Threads of a rank if nothing is said: the cores here, shared by the ranks.
+
+    >>> default_threads(10**6)
+    1
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(MOST_THREADS, (cores or 1) // ranks))

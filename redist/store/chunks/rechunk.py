@@ -14,12 +14,13 @@ from redist.errors import ArgumentError, RedistError, WriteError
 from redist.pgas.files.chunked import store_head
 from redist.pgas.files.heads import StoreHead, zarr_store
 from redist.pgas.files.shares import look, teller
+from redist.pgas.files.workers import default_threads
 from redist.runtime.ranks.agreement import all_agree, from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.store.chunks.over_ranks import all_or_none, compare_sums, one_at_a_time, run_array
 from redist.store.chunks.plan import RechunkPlan
-from redist.store.chunks.request import Sizes, codecs_from, default_threads, plan_store
+from redist.store.chunks.request import Sizes, codecs_from, plan_store
 from redist.store.chunks.targets import create
 from redist.store.chunks.unfinished import Unfinished, boot_id, stored_bytes
 from redist.text.units import format_bytes, format_seconds, room_from

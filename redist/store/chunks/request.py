@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,6 @@ NPY_BYTES = 4 * 2**20
 """A file of NumPy is written in slabs of this size."""
 INDEX_BYTES = 20
 """What the index of a shard has for each chunk, and its checksum."""
-MOST_THREADS = 8
 CODECS = {"zstd": 0, "gzip": 5, "blosc": 5}
 """The codecs that can be named, and the level of each if none is given."""
 
@@ -63,16 +61,6 @@ def codecs_from(text: str | None) -> list[dict[str, Any]] | None:
     if name == "blosc":
         settings = {"cname": "zstd", "clevel": number, "shuffle": "shuffle", "blocksize": 0}
     return [{"name": name, "configuration": settings}]
-
-
-def default_threads(ranks: int) -> int:
-    """**Local.** Threads of a rank if nothing is said: the cores here, shared by the ranks.
-
-    >>> default_threads(10**6)
-    1
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(MOST_THREADS, (cores or 1) // ranks))
 
 
 def wanted_arrays(head: StoreHead, leave_out: Sequence[str]) -> tuple[ArrayHead, ...]:

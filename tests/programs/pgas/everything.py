@@ -37,6 +37,7 @@ ELSEWHERE = {
     "joins": ["ein"],
     "reading": ["column_names", "read_csv", "read_npy"],
     "reading_parquet": ["read_parquet"],
+    "chunk_files": ["read_zarr", "read_hdf5", "write_zarr"],
     "writing": ["write_csv", "write_npy"],
     "writing_parquet": ["write_parquet"],
     "captured": ["program", "map_tiles", "repeat_until"],
