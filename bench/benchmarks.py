@@ -43,6 +43,7 @@ BENCHMARKS = {
     "lowered": Benchmark("bench.xla.lowered", ("summary", "losses"), 7, ("jax",)),
     "examples": Benchmark("bench.examples.race", minutes=3),
     "segments": Benchmark("bench.examples.segments", ("moves",), 1),
+    "store": Benchmark("bench.examples.store", ("checkpoints",), 3),
     "programs": Benchmark("bench.programs.race", ("here", "counted", "overlap", "reads"), 2),
     "layouts": Benchmark("bench.layouts.race", ("received", "times"), 3),
     "large": Benchmark("bench.layouts.large", ("planning", "by-hand"), 1.5),
