@@ -81,7 +81,9 @@ def write_part(
             continue
         for box in boxes_below(piece.counts, max(size, dtype.itemsize), BUFFER_BYTES):
             at = offset + sum(one.start * step for one, step in zip(box, steps, strict=True))
-            values = np.ascontiguousarray(cast(_host(view[(*box, ...)]), dtype, entry.dtype))
+            part_of = _host(view[(*box, ...)])
+            values = np.require(cast(part_of, dtype, entry.dtype), requirements="C")
+            values = values.reshape(part_of.shape)  # of no dims NumPy makes one
             out.carry(values, at, steps, entry.file, sums.checked())
 
 

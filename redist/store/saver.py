@@ -29,6 +29,9 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, RedistError, WriteError
 from redist.names.part import Part
 from redist.pgas.global_array import Array
+from redist.runtime.copies.addresses import addresses
+from redist.runtime.copies.copy_list import BufferCopy, CopyList
+from redist.runtime.copies.strided import canonical
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.files.disk import disk, remove_tree
 from redist.runtime.files.new_file import NewFile, Place, raise_if_any, said
@@ -227,14 +230,22 @@ def copied(spans: Spans, tile: Any, room: Any) -> tuple[Spans, NDArray[Any]]:
             at += n
         moved.append(rows)
     for index in np.ndindex(*(len(dim) for dim in spans)):
-        here = tuple(
-            slice(spans[d][i][2], spans[d][i][2] + spans[d][i][1]) for d, i in enumerate(index)
+        here = [spans[d][i] for d, i in enumerate(index)]
+        there = [moved[d][i] for d, i in enumerate(index)]
+        _copy(
+            copy[(*(slice(at, at + n) for _, n, at in there), ...)],
+            tile[(*(slice(at, at + n) for _, n, at in here), ...)],
         )
-        there = tuple(
-            slice(moved[d][i][2], moved[d][i][2] + moved[d][i][1]) for d, i in enumerate(index)
-        )
-        np.copyto(copy[(*there, ...)], to_host(tile[(*here, ...)]))
     return tuple(tuple(rows) for rows in moved), copy
+
+
+def _copy(out: NDArray[Any], values: Any) -> None:
+    """**Local.** Copy values from memory past the cache, or from a GPU."""
+    if not isinstance(values, np.ndarray):
+        np.copyto(out, to_host(values))
+        return
+    form = canonical(out.shape, out.dtype.itemsize, out.strides, values.strides)
+    CopyList.of([BufferCopy(0, 0, 1, 0, form)], streams=True).run(addresses([out, values]))
 
 
 class _Writing:
