@@ -99,7 +99,10 @@ def torch_group(comm: MPI.Intracomm, folder: Path) -> Iterator[None]:
     import torch.distributed as dist
 
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/group", rank=comm.rank, world_size=comm.size
+        "gloo",
+        store=dist.FileStore(str(folder / "group"), comm.size),
+        rank=comm.rank,
+        world_size=comm.size,
     )
     try:
         yield

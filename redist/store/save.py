@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -24,7 +25,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole as whole_axis
 from redist.layout.dtype import DType
 from redist.names import Names
-from redist.names.part import Part
+from redist.names.part import Part, whole
 from redist.pgas.compare_ranks import by_rank, said_if_different
 from redist.pgas.files.blocks import LEAST_BYTES, LIMIT_BYTES, own_parts
 from redist.pgas.files.shares import teller
@@ -77,9 +78,12 @@ class Draft:
 
     def lines(self) -> Iterator[str]:
         """Each array as a line."""
+        texts: dict[int, str] = {}
         for one in self.given:
-            parts = self.parts[one.name]
-            yield f"{one.name}: {one.type} on {one.type.mesh}, {len(parts)} tensors, {one.array is None}\n"
+            parts, key = self.parts[one.name], id(one.type)
+            if key not in texts:
+                texts[key] = f"{one.type} on {one.type.mesh}"
+            yield f"{one.name}: {texts[key]}, {len(parts)} tensors, {one.array is None}\n"
         for name, entry in self.entries.items():
             yield f"{name}: {entry.dtype}{list(entry.shape)} at {entry.file}, {entry.begin}\n"
         yield f"meta {self.headers[0].meta}\n"
@@ -96,7 +100,7 @@ def drafted(
     for one in given:
         kind = wanted(one.name, one.dtype)
         check_cast(one.name, one.dtype, kind)
-        mine = rules.parts_of(one.name, one.type.shape)
+        mine = rules.parts_of(one.name, one.type.shape) if rules.rules else whole_of(one)
         kept = []
         for part in mine:
             if part.name not in described:
@@ -122,6 +126,17 @@ def drafted(
     files = ("",) if single else tuple(file_names(len(groups)))
     entries = {entry.name: entry for header in headers for entry in header.entries}
     return Draft(os.fspath(path), tuple(given), parts, headers, files, entries)
+
+
+def whole_of(one: Given) -> tuple[Part]:
+    """The only named tensor in an array that is stored under its own name."""
+    part = _whole(one.type.shape)
+    return (Part(one.name, part.shape, part.digits, part.dims, part.steps, part.starts),)
+
+
+@lru_cache(maxsize=4096)
+def _whole(shape: tuple[int, ...]) -> Part:
+    return whole("", shape)
 
 
 def casts_of(dtype: Any) -> Any:
