@@ -28,29 +28,29 @@ RIVALS: dict[str, tuple[tuple[str, ...], str, Start]] = {
 """By name: modules that it needs, its adapter in ``bench.peers``, and how a job of it is started."""
 
 
-def run(n: int = 7, only: str = "", tiny: bool = False) -> Tables:
+def run(n: int = 7, only: str = "") -> Tables:
     """Measure with every library that is installed, one after another; nothing is random.
 
-    n: repetitions, 7 at most; only: workloads whose name has this; tiny: the sizes of tests.
+    n: repetitions, 7 at most; only: workloads whose name has this.
     """
     here = [name for name in RIVALS if why_absent(*RIVALS[name][0]) is None]
-    return table([row for name in here for row in rows_of(name, min(n, 7), only, tiny)])
+    return table([row for name in here for row in rows_of(name, min(n, 7), only)])
 
 
-def rows_of(name: str, repeat: int, only: str = "", tiny: bool = False) -> list[dict[str, Any]]:
+def rows_of(name: str, repeat: int, only: str = "") -> list[dict[str, Any]]:
     """What the job of a library found."""
     _, adapter, start = RIVALS[name]
-    asked = {"adapter": adapter, "repeat": repeat, "only": only, "tiny": tiny}
+    asked = {"adapter": adapter, "repeat": repeat, "only": only}
     found: list[dict[str, Any]] = found_by(start, "bench.layouts.rivals", **asked)
     return found
 
 
-def measure(adapter: str, repeat: int, only: str, tiny: bool) -> list[dict[str, Any]]:
+def measure(adapter: str, repeat: int, only: str) -> list[dict[str, Any]]:
     """Check and time every workload; one that the library cannot run says why. **Collective.**"""
     module, _, kind = adapter.partition(":")
     programs: Programs = getattr(importlib.import_module(f"bench.peers.{module}"), kind)(DEVICES)
     rows: list[dict[str, Any]] = []
-    for workload in (one for one in workloads(tiny) if only in one.name):
+    for workload in (one for one in workloads() if only in one.name):
         row = {"workload": workload.name, "library": programs.library}
         try:
             row |= measure_one(programs, workload, repeat)

@@ -149,14 +149,12 @@ CUBE_AIM, TOGETHER_AIM = 1.45, 0.35
 PAIRS = 31
 
 
-def run(only: str = "", here_only: bool = False) -> Tables:
+def run(only: str = "") -> Tables:
     """Measure on 4 ranks here, and on 2 emulated hosts where that can be; nothing is random.
 
-    only: cases whose name has this; here-only: leaves out what is counted, and the hosts.
+    only: cases whose name has this.
     """
     tables = [here(found_by(on_ranks(RANKS), JOB, only=only))]
-    if here_only:
-        return tuple(tables)
     tables.append(counted([found_by(on_ranks(n), JOB, what="counted") for n in (2, 4, 8)]))
     if not why_no_cluster():
         data = found_by(on_hosts(HOSTS, 1, RATE_MBIT), JOB, what="hosts")

@@ -25,26 +25,22 @@ SLOW = 0.9
 """Below this ratio a problem is listed."""
 
 
-def run(n: int = 120, seed: int = 0, repeat: int = REPEATS, strategy: str = "") -> Tables:
-    """Race up to 120 random problems on 8 CPU devices of one process, both ways in turn.
-
-    strategy: of plans, such as collectives; by default the plan that redist.jax would choose.
-    """
-    asked: dict[str, Any] = {"n": min(n, 120), "seed": seed, "n_bytes": ARRAY_BYTES}
-    asked |= {"repeat": repeat, "strategy": strategy}
+def run(n: int = 120, seed: int = 0, repeat: int = REPEATS) -> Tables:
+    """Race up to 120 random problems on 8 CPU devices of one process, both ways in turn."""
+    asked = {"n": min(n, 120), "seed": seed, "n_bytes": ARRAY_BYTES, "repeat": repeat}
     return tables(found_by(in_one_process(limit_s=LIMIT_S), "bench.xla.lowered", **asked))
 
 
-def measure(n: int, seed: int, n_bytes: int, repeat: int, strategy: str) -> list[dict[str, Any]]:
+def measure(n: int, seed: int, n_bytes: int, repeat: int) -> list[dict[str, Any]]:
     """A row for every problem, in a process of its own."""
     from bench.peers.jax_devices import force_devices
 
     force_devices(DEVICES)
     asked = cases(n, seed, n_bytes, DEVICES)
-    return [race(case, repeat, strategy) for case in track(asked, n, "bench lowered")]
+    return [race(case, repeat) for case in track(asked, n, "bench lowered")]
 
 
-def race(case: Case, repeat: int, strategy: str = "") -> dict[str, Any]:
+def race(case: Case, repeat: int) -> dict[str, Any]:
     """One problem: XLA's own way and the plan in turn, checked first."""
     import jax
     import numpy as np
@@ -65,8 +61,6 @@ def race(case: Case, repeat: int, strategy: str = "") -> dict[str, Any]:
     values = np.random.default_rng(0).integers(0, 100, source.shape)
     x = jax.device_put(values.astype(source.dtype.to_numpy()), ends[0])
     plan = redist.jax.plan_for(x, ends[1])
-    if strategy:
-        plan = redist.synthesize(source, target, strategy=strategy, topology=XLA)
     as_bits = goes_as_bits(source.dtype, jax.devices()[0].platform)
     ways = [
         jax.jit(lambda a: a, out_shardings=ends[1]),
