@@ -78,7 +78,7 @@ def ends_soon(started: Job, within_s: float = 5.0) -> None:
     assert re.search(r"(?i)killed|signal|exit code|died|interrupt", done.output), done.output
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(2, marks=slow), 4, pytest.param(8, marks=slow)])
+@pytest.mark.parametrize("ranks", COUNTS)
 def test_ranks_in_different_calls_are_told_apart(ranks: int) -> None:
     done = end("other kind", "late", ranks)
     check(done, ranks, rf"{CALL}.*rank 1: Transfer\(\) \(endings\.py:\d+\)")

@@ -102,7 +102,7 @@ def test_check(job: Job, run: Run, check: str) -> None:
     must_hold(job, run, check)
 
 
-QUICK_WAYS = "uneven"
+QUICK_WAYS = "pool uneven"
 MEMORY = [
     *items([Job(4, (Run("mpi.memory", ("--only", QUICK_WAYS)),))]),
     *items(
