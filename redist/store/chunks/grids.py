@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -76,13 +77,14 @@ def shared(a: Box, b: Box) -> Box:
     return tuple((max(lo, low), min(hi, high)) for (lo, hi), (low, high) in zip(a, b, strict=True))
 
 
-def inside(box: Box, around: Box) -> tuple[slice, ...]:
-    """Where a box lies in a buffer that holds the box around it.
+def inside(box: Box, around: Box) -> tuple[Any, ...]:
+    """Where a box lies in a buffer that holds the box around it; the index of a view, also without dims.
 
     >>> inside(((4, 6), (0, 3)), ((2, 8), (0, 3)))
-    (slice(2, 4, None), slice(0, 3, None))
+    (slice(2, 4, None), slice(0, 3, None), Ellipsis)
     """
-    return tuple(slice(lo - at, hi - at) for (lo, hi), (at, _) in zip(box, around, strict=True))
+    slices = (slice(lo - at, hi - at) for (lo, hi), (at, _) in zip(box, around, strict=True))
+    return (*slices, ...)
 
 
 def meetings(n: int, part: int, other: int) -> int:
