@@ -69,6 +69,7 @@ OTHERS = {
     "larger": Benchmark("bench.larger.race", ("layers",)),
     "larger blocks": Benchmark("bench.larger.blocks_race", ("blocks",)),
     "larger gpu": Benchmark("bench.larger.gpu_race", ("gpu",), needs=("cupy",)),
+    "rechunk": Benchmark("bench.rechunk.race", ("stores",), needs=("zarr",)),
     "gpu kernels": Benchmark("bench.gpu.kernels", needs=("cupy",)),
     "gpu ranks": Benchmark("bench.gpu.ranks", needs=("cupy",)),
 }

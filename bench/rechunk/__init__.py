@@ -1,0 +1,1 @@
+"""Rechunking a store, beside other libraries."""
