@@ -228,6 +228,12 @@ def install() -> None:
     cupy.empty = lambda shape, dtype=float: ndarray(np.empty(shape, dtype))
     cupy.full = lambda shape, value, dtype=None: ndarray(np.full(shape, value, dtype))
     cupy.asnumpy = lambda x: x.values.copy()
+    strided = np.lib.stride_tricks.as_strided
+    cupy.lib = SimpleNamespace(
+        stride_tricks=SimpleNamespace(
+            as_strided=lambda x, shape, strides: ndarray(strided(x.values, shape, strides), x)
+        )
+    )
     cupy.may_share_memory = lambda a, b: np.may_share_memory(a.values, b.values)
     runtime = SimpleNamespace(
         getDevice=lambda: 0,

@@ -50,6 +50,7 @@ JOBS = [
     with_numpy(3, slow=SEVERAL),
     with_numpy(4, slow=SEVERAL),
     job(2, "spilling", "--without-gpu"),
+    job(2, "storing", "--without-gpu", slow=SEVERAL),
     job(3, "spilling", "--without-gpu", slow=SEVERAL),
     Job(1, (Run("pgas.limited", ("--n", "20", "--without-gpu"), SEVERAL),)),
     Job(2, (Run("pgas.limited", ("--n", "6", "--seed", "2", "--without-gpu"), SEVERAL),)),

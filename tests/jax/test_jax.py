@@ -103,6 +103,14 @@ def test_jax_needs_no_mpi() -> None:
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
 
 
+def test_arrays_are_saved_and_loaded() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.programs.jax.saved"],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=150,
+    )  # fmt: skip
+    assert done.stdout.endswith("saved and loaded\n"), done.stderr
+
+
 @one_worker
 @pytest.mark.parametrize("n_ranks", [1, 2])
 def test_memory_is_shared_with_global_arrays(n_ranks: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from redist.cli.main import main
+from redist.launch.launcher import environment, find_launcher
 from tests.cli.test_convert_command import read
+from tests.programs.launch import default_mpi, one_worker
 from tests.programs.torch.launch import needs_torch
 
 pytestmark = needs_torch
@@ -110,3 +113,12 @@ def test_what_is_refused(
     err = capsys.readouterr().err
     assert said in err and "Traceback" not in err and "a bug in redist" not in err
     assert not out.exists()
+
+
+@one_worker
+@pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_dtensors_are_saved_and_loaded(ranks: int) -> None:
+    command = find_launcher().command(ranks, ["-m", "tests.programs.torch.saved"])
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.count("saved and loaded") == ranks, done.stderr

@@ -74,9 +74,9 @@ def strided_view(array: Any, counts: tuple[int, ...], strides: tuple[int, ...]) 
     """**Local.** Elements of an array, of NumPy's or CuPy's, that begins with the first of them."""
     if isinstance(array, np.ndarray):
         return np.lib.stride_tricks.as_strided(array, counts, strides)
-    from cupy.lib.stride_tricks import as_strided
+    import cupy
 
-    return as_strided(array, counts, strides)
+    return cupy.lib.stride_tricks.as_strided(array, counts, strides)
 
 
 def to_device(array: Any) -> Any:
