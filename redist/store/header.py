@@ -220,7 +220,7 @@ def parse_header(path: str, begin: bytes, text: bytes, n_bytes: int, file: int =
     told = found.pop("__metadata__", {})
     if not isinstance(told, dict) or not all(isinstance(one, str) for one in told.values()):
         raise refuse("its __metadata__ is not a dict of texts")
-    ours = "redist" in told
+    ours = any(key.partition(".")[0] == "redist" for key in told)
     if ours:
         _check_own_crc(text, told, refuse)
     sums = _inner(told, "redist.crc32", refuse) if ours else None

@@ -127,6 +127,18 @@ def test_every_changed_byte_is_found(whole: Path, tmp_path: Path) -> None:
             redist.load(bad)
 
 
+def test_a_change_in_the_name_of_the_format_is_found(whole: Path) -> None:
+    """A header that no longer says whose it is still has our checksums, and must fit them."""
+    data = whole.read_bytes()
+    at = data.index(b'"redist":"1"')
+    for place in range(at, at + 12):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        whole.write_bytes(changed)
+        with pytest.raises(ReadError):
+            redist.stored(whole)
+
+
 def test_without_verify_changed_values_are_loaded(whole: Path) -> None:
     data = bytearray(whole.read_bytes())
     data[-1] ^= 1

@@ -17,15 +17,16 @@ SEVERAL = "on more ranks, or once more another way"
 
 def jobs() -> Iterator[Job]:
     for ranks in (1, 2, 3, 4):
-        n = str(sample(8, of=500))
+        n = str(sample(5, of=500))
         quick = ranks == 3
         trips = Run("store.round_trips", ("--n", n, "--seed", str(ranks)), "" if quick else SEVERAL)
         named = Run("store.named", slow="" if ranks == 4 else SEVERAL)
         expected = Run("store.expected", slow="" if ranks == 4 else SEVERAL)
-        failures = Run("store.failures", slow="" if ranks == 2 else SEVERAL)
-        memory = Run("store.memory", slow="" if quick else SEVERAL)
+        failures = Run("store.failures", ("--quick",))
+        memory = Run("store.memory", slow=SEVERAL)
         yield Job(ranks, (trips, named, expected, memory, *([failures] if ranks == 2 else [])))
-    yield Job(3, (Run("store.failures", slow=SEVERAL),))
+    for ranks in (2, 3):
+        yield Job(ranks, (Run("store.failures", slow=SEVERAL),))
     yield Job(2, (Run("store.round_trips", ("--n", "8"), SEVERAL),), ("REDIST_PURE",))
     yield Job(3, (Run("store.round_trips", ("--n", "8"), SEVERAL),), library="openmpi")
 

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,9 @@ def test_a_training_resumes_under_any_split(tmp_path: Path) -> None:
 @pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 def test_a_training_survives_kills(tmp_path: Path) -> None:
     steps, rng, kills = 40, random.Random(7), 0
+    began = time.monotonic()
     want = losses(train(tmp_path / "straight", (1, 1, 1, 1), steps, 100))
+    took_s = time.monotonic() - began
     splits = [(1, 1, 1, 1), (2, 1, 2, 1), (2, 2, 1, 1)]
     for turn in range(60):
         words = command(tmp_path / "run", splits[turn % 3], steps, 1)
@@ -76,7 +79,8 @@ def test_a_training_survives_kills(tmp_path: Path) -> None:
             words, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         try:
-            said, _ = started.communicate(timeout=rng.uniform(2, 8))
+            # The first is killed before it can be done; others run longer and longer.
+            said, _ = started.communicate(timeout=took_s * rng.uniform(0.4, 0.6 + 0.2 * turn))
         except subprocess.TimeoutExpired:
             kill_all(started.pid)
             said, _ = started.communicate()

@@ -103,6 +103,7 @@ def test_the_error_says_what_to_install(tmp_path: Path) -> None:
 def weather(folder: Path, version: int) -> Any:
     """A dataset with coordinates, attributes, packed integers and missing values, in a store."""
     xarray = pytest.importorskip("xarray")
+    pytest.importorskip("dask")
     rng = np.random.default_rng(1)
     values = rng.normal(size=(40, 12, 10)).astype("f4")
     values[3] = np.nan
