@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.files.kernels import CHECK, READ, Checked, carry_runs, runs_of
 from redist.runtime.files.new_file import NewFile
 from redist.store.casts import cast
-from redist.store.header import BLOCK_BYTES, Entry
+from redist.store.header import Entry
 from redist.store.pieces import Spans, pieces_of
 
 BUFFER_BYTES = 2**20
@@ -29,20 +28,6 @@ SHORT_BYTES = 4096
 """Runs from here on are worth a call of the system each."""
 SPARSE = 8
 """What lies between short runs is read as well if there is at most this many times as much of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """The checksums of one entry, as far as this rank has its bytes; None in ``rows`` if nobody asks."""
-
-    rows: NDArray[np.uint32] | None
-    entry: Entry
-
-    def checked(self) -> Checked | None:
-        """What adds to them."""
-        if self.rows is None:
-            return None
-        return Checked(self.rows, self.entry.begin, self.entry.nbytes, BLOCK_BYTES)
 
 
 def boxes_below(
@@ -69,7 +54,13 @@ def boxes_below(
 
 
 def write_part(
-    out: NewFile, part: Part, entry: Entry, dtype: DType, spans: Spans, tile: Any, sums: Sums
+    out: NewFile,
+    part: Part,
+    entry: Entry,
+    dtype: DType,
+    spans: Spans,
+    tile: Any,
+    checked: Checked | None,
 ) -> None:
     """**Local.** Write what a tile with these ranges has of a named tensor."""
     size = entry.dtype.itemsize
@@ -77,18 +68,24 @@ def write_part(
         view, steps = piece.view(tile), [step * size for step in piece.steps]
         offset = entry.begin + piece.start * size
         if isinstance(view, np.ndarray) and dtype == entry.dtype and _is_straight(view, steps):
-            out.carry(view, offset, steps, entry.file, sums.checked())
+            out.carry(view, offset, steps, entry.file, checked)
             continue
         for box in boxes_below(piece.counts, max(size, dtype.itemsize), BUFFER_BYTES):
             at = offset + sum(one.start * step for one, step in zip(box, steps, strict=True))
             part_of = _host(view[(*box, ...)])
             values = np.require(cast(part_of, dtype, entry.dtype), requirements="C")
             values = values.reshape(part_of.shape)  # of no dims NumPy makes one
-            out.carry(values, at, steps, entry.file, sums.checked())
+            out.carry(values, at, steps, entry.file, checked)
 
 
 def read_part(
-    file: int, part: Part, entry: Entry, dtype: DType, spans: Spans, tile: Any, sums: Sums
+    file: int,
+    part: Part,
+    entry: Entry,
+    dtype: DType,
+    spans: Spans,
+    tile: Any,
+    checked: Checked | None,
 ) -> int:
     """**Local.** Read what a tile with these ranges has of a named tensor; the bytes that were read."""
     size, done = entry.dtype.itemsize, 0
@@ -98,13 +95,13 @@ def read_part(
         host = isinstance(view, np.ndarray)
         run = file_run(piece.counts, steps, size)
         if host and dtype == entry.dtype and _is_straight(view, steps) and run >= SHORT_BYTES:
-            carry_runs(READ, file, view, offset, steps, sums.checked())
+            carry_runs(READ, file, view, offset, steps, checked)
             done += view.nbytes
             continue
         for box in boxes_below(piece.counts, max(size, dtype.itemsize), BUFFER_BYTES):
             counts = [one.stop - one.start for one in box]
             at = offset + sum(one.start * step for one, step in zip(box, steps, strict=True))
-            values, n = _read_box(file, counts, at, steps, entry.dtype, sums)
+            values, n = _read_box(file, counts, at, steps, entry.dtype, checked)
             done += n
             made = cast(values, entry.dtype, dtype)
             if host:
@@ -115,7 +112,12 @@ def read_part(
 
 
 def _read_box(
-    file: int, counts: Sequence[int], offset: int, steps: Sequence[int], dtype: DType, sums: Sums
+    file: int,
+    counts: Sequence[int],
+    offset: int,
+    steps: Sequence[int],
+    dtype: DType,
+    checked: Checked | None,
 ) -> tuple[NDArray[Any], int]:
     """**Local.** Some elements in a buffer, and the bytes that were read for them."""
     size, kind = dtype.itemsize, dtype.to_numpy()
@@ -127,13 +129,13 @@ def _read_box(
         or extent > SPARSE * n_bytes
     ):
         values = np.empty(counts, kind)
-        carry_runs(READ, file, values, offset, steps, sums.checked())
+        carry_runs(READ, file, values, offset, steps, checked)
         return values, n_bytes
     between = np.empty(extent, np.uint8)
     carry_runs(READ, file, between, offset, (1,))
     found: NDArray[Any] = np.ndarray(tuple(counts), kind, between, 0, tuple(steps))
-    if sums.rows is not None:
-        carry_runs(CHECK, -1, found, offset, steps, sums.checked())
+    if checked is not None:
+        carry_runs(CHECK, -1, found, offset, steps, checked)
     return found, extent
 
 

@@ -20,8 +20,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from redist.errors import ArgumentError, ArgumentTypeError, LayoutError, ReadError
 from redist.layout.dtype import DType
+from redist.runtime.files.kernels import Checked
 from redist.text.units import format_bytes
 
 ALIGN = 4096
@@ -58,6 +62,10 @@ class Entry:
     def nbytes(self) -> int:
         """The bytes of the array."""
         return self.end - self.begin
+
+    def checked(self, sums: NDArray[np.uint32]) -> Checked:
+        """What adds a rank's bytes to the checksums of its blocks."""
+        return Checked(sums, self.begin, self.nbytes, BLOCK_BYTES)
 
     @property
     def n_blocks(self) -> int:

@@ -11,6 +11,7 @@ Two ways, chosen by price for each array, or asked for::
 from __future__ import annotations
 
 import errno
+import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ from redist.pgas.tiles.move import move, tile_shape
 from redist.pgas.tiles.tiled import tile_in
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of
-from redist.store.carry import Sums, file_run, read_part
+from redist.store.carry import file_run, read_part
 from redist.store.casts import check_cast
 from redist.store.header import Entry
 from redist.store.pieces import pieces_of, shares_of
@@ -72,8 +73,6 @@ class LoadPlan:
 
     def digest(self) -> str:
         """What ranks must have alike."""
-        import hashlib
-
         return hashlib.blake2b("".join(self.lines()).encode(), digest_size=16).hexdigest()
 
     def lines(self) -> list[str]:
@@ -327,9 +326,10 @@ class Reader:
         for share in shares_of(t, self._comm.rank):
             for part in one.parts:
                 entry = self._stored[part.name]
-                sums = Sums(self._rows(entry) if self._verify and share.is_own else None, entry)
+                checks = self._verify and share.is_own
+                checked = entry.checked(self._rows(entry)) if checks else None
                 file = self._file(entry.file)
-                self.bytes_read += read_part(file, part, entry, t.dtype, share.spans, tile, sums)
+                self.bytes_read += read_part(file, part, entry, t.dtype, share.spans, tile, checked)
 
     def _rows(self, entry: Entry) -> NDArray[np.uint32]:
         found = self._sums.get(entry.name)

@@ -31,11 +31,11 @@ from redist.pgas.files.blocks import LEAST_BYTES, LIMIT_BYTES, own_parts
 from redist.pgas.files.shares import teller
 from redist.pgas.tiles.layouts import line_mesh
 from redist.pgas.tiles.move import move
-from redist.runtime.files.kernels import zlib_crc
+from redist.runtime.files.kernels import Checked, zlib_crc
 from redist.runtime.files.new_file import NewFile, new_files
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of
-from redist.store.carry import SHORT_BYTES, Sums, file_run, write_part
+from redist.store.carry import SHORT_BYTES, file_run, write_part
 from redist.store.casts import check_cast
 from redist.store.given import Given, given_arrays, of_array
 from redist.store.header import BLOCK_BYTES, Entry, NewHeader, split
@@ -253,13 +253,13 @@ def new_sums(headers: Sequence[NewHeader]) -> list[NDArray[np.uint32]]:
     ]
 
 
-def rows_of(draft: Draft, sums: Sequence[NDArray[np.uint32]]) -> dict[str, Sums]:
+def rows_of(draft: Draft, sums: Sequence[NDArray[np.uint32]]) -> dict[str, Checked]:
     """**Local.** The checksums of every array, as parts of those of its file."""
-    found: dict[str, Sums] = {}
+    found: dict[str, Checked] = {}
     for header, row in zip(draft.headers, sums, strict=True):
         at = 0
         for entry in header.entries:
-            found[entry.name] = Sums(row[at : at + entry.n_blocks], entry)
+            found[entry.name] = entry.checked(row[at : at + entry.n_blocks])
             at += entry.n_blocks
     return found
 
@@ -287,7 +287,7 @@ def write_array(
     one: Given,
     parts: Sequence[Part],
     entries: Mapping[str, Entry],
-    sums: Mapping[str, Sums],
+    sums: Mapping[str, Checked],
     limit: int,
 ) -> None:
     """**Collective** if it is moved. Write the own part of an array."""

@@ -128,6 +128,19 @@ def lock(file: int) -> bool:
     return True
 
 
+def take_name(path: Path, final: Path, sync: bool) -> bool:
+    """**Local.** Give a file or folder its name in one step; whether ``path`` is now what had the name.
+
+    A file takes the place of a file. Where one of the two is a folder they exchange their names: at no
+    moment does nobody have it.
+    """
+    swaps = final.exists() and (path.is_dir() or final.is_dir())
+    (disk().exchange if swaps else disk().rename)(path, final)
+    if sync:
+        disk().sync_folder(final.parent)
+    return swaps
+
+
 def remove_tree(path: Path) -> None:
     """**Local.** Remove a file, or a folder and the files in it."""
     if path.is_dir() and not path.is_symlink():

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import RedistError, WriteError
-from redist.runtime.files.disk import disk, lock, remove_tree
+from redist.runtime.files.disk import disk, lock, remove_tree, take_name
 from redist.runtime.files.kernels import UPDATE, WRITE, Checked
 from redist.runtime.lanes.spill_file import NO_ROOM
 from redist.runtime.ranks.agreement import from_first
@@ -336,11 +336,8 @@ class Place:
         try:
             if self.is_folder and sync:
                 disk().sync_folder(self.temporary)
-            replaces = self.is_folder and self.final.exists()
-            (disk().exchange if replaces else disk().rename)(self.temporary, self.final)
+            replaces = take_name(self.temporary, self.final, sync)
             self._complete = True
-            if sync:
-                disk().sync_folder(self.final.parent)
         except OSError as problem:
             raise WriteError(said(self.name, problem)) from problem
         if replaces:

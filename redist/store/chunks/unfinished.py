@@ -7,7 +7,6 @@ whole; the store as it grows; scratch files. The target appears by one rename: n
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from redist.errors import WriteError
+from redist.runtime.files.disk import lock, take_name
 from redist.text.units import format_bytes
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -92,12 +92,10 @@ class Unfinished:
 
     def _take_lock(self) -> None:
         self._lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(self._lock):
             raise WriteError(
                 f"cannot rechunk to {str(self.target)!r}: another process writes it now; wait until it ends"
-            ) from None
+            )
 
     def _known(self) -> dict[str, Any] | None:
         try:
@@ -138,16 +136,15 @@ class Unfinished:
         return Flags(self.folder / f"done-{name}", n)
 
     def finish(self, overwrite: bool) -> bool:
-        """**Local**, on rank 0, when all is on the disk: give the target its name, and remove the folder."""
+        """**Local**, on rank 0, when all is on the disk: give the target its name, and remove the folder.
+
+        What had the name has it until then, and is removed with the folder.
+        """
         try:
-            if overwrite and self.final.exists():
-                old = self.folder / "old"
-                self.final.replace(old)
-            self.data.replace(self.final)
-            with contextlib.suppress(OSError):  # not every file system syncs folders
-                folder = os.open(self.final.parent, os.O_RDONLY)
-                os.fsync(folder)
-                os.close(folder)
+            self._check_target(overwrite)
+            take_name(self.data, self.final, sync=True)
+        except WriteError:
+            raise
         except OSError as problem:
             raise self.error(problem) from problem
         self._clear()
@@ -163,9 +160,9 @@ class Unfinished:
 
     def leave(self) -> None:
         """**Local.** Let others go on with the folder."""
-        lock, self._lock = self._lock, -1
-        if lock >= 0:
-            os.close(lock)
+        file, self._lock = self._lock, -1
+        if file >= 0:
+            os.close(file)
 
     def error(self, problem: OSError) -> WriteError:
         """What went wrong, in words."""

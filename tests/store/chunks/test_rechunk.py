@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 import redist
 from redist.errors import ArgumentError, NoPlanError, ReadError, RequestError, WriteError
+from redist.runtime.files.disk import Disk, use_disk
 from redist.store.chunks.checksum import checksum
 from tests.store.chunks import measured
 from tests.tiers import sample
@@ -414,3 +416,22 @@ def test_memory_stays_within_the_limit(tmp_path: Path) -> None:
         assert one["peak"] <= one["limit"], one
         assert one["planned_peak"] <= one["limit"], one
         assert one["moved"] <= 1.1 * one["planned"], one
+
+
+class _NoNames(Disk):
+    """A disk that fails when a name is to be given."""
+
+    def rename(self, path: Path, final: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_target_that_is_replaced_has_its_name_until_the_new_one_does(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.npy", tmp_path / "out.npy"
+    values = np.arange(24.0).reshape(4, 6)
+    np.save(source, values)
+    np.save(target, values + 1)
+    with use_disk(_NoNames()), pytest.raises(redist.WriteError, match="Input/output error"):
+        redist.rechunk(source, target, overwrite=True, limit_bytes="64MiB")
+    assert (np.load(target) == values + 1).all()
+    redist.rechunk(source, target, overwrite=True, limit_bytes="64MiB")
+    assert (np.load(target) == values).all()
