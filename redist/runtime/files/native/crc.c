@@ -15,7 +15,7 @@
 #define POLYNOMIAL 0xedb88320u
 
 /* The product of two polynomials, mod P. */
-static uint32_t multiply(uint32_t a, uint32_t b)
+uint32_t redist_crc_times(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;
     for (; a; a <<= 1) {
@@ -28,12 +28,12 @@ static uint32_t multiply(uint32_t a, uint32_t b)
 static uint32_t tables[8][256], squares[64]; /* squares[k] is x^(8 * 2^k) */
 
 /* x^(8 n) */
-static uint32_t power(int64_t n)
+uint32_t redist_crc_power(int64_t n)
 {
     uint32_t product = 1u << 31;
     for (int k = 0; n; k++, n >>= 1)
         if (n & 1)
-            product = multiply(squares[k], product);
+            product = redist_crc_times(squares[k], product);
     return product;
 }
 
@@ -60,9 +60,9 @@ static uint64_t fold_by_4[2], fold_by_1[2];
 static uint64_t carry(int64_t n)
 {
     uint32_t product = 1u << 31, x = 1u << 30;
-    for (; n; n >>= 1, x = multiply(x, x))
+    for (; n; n >>= 1, x = redist_crc_times(x, x))
         if (n & 1)
-            product = multiply(x, product);
+            product = redist_crc_times(x, product);
     return (uint64_t)product << 1;
 }
 
@@ -148,7 +148,7 @@ __attribute__((constructor)) static void set_up(void)
             tables[t][i] = tables[t - 1][i] >> 8 ^ tables[0][tables[t - 1][i] & 255];
     squares[0] = 1u << 23;
     for (int k = 1; k < 64; k++)
-        squares[k] = multiply(squares[k - 1], squares[k - 1]);
+        squares[k] = redist_crc_times(squares[k - 1], squares[k - 1]);
     set_up_fast();
     if (has_fast())
         update = fast;
@@ -158,4 +158,7 @@ __attribute__((constructor)) static void set_up(void)
 uint32_t redist_crc(uint32_t state, const void *data, int64_t n) { return update(state, data, n); }
 
 /* The plain CRC with n more bytes of zero behind it. */
-uint32_t redist_crc_shift(uint32_t crc, int64_t n) { return multiply(crc, power(n)); }
+uint32_t redist_crc_shift(uint32_t crc, int64_t n)
+{
+    return redist_crc_times(crc, redist_crc_power(n));
+}

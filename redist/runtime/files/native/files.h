@@ -22,6 +22,8 @@ typedef struct {
 
 uint32_t redist_crc(uint32_t state, const void *data, int64_t n);
 uint32_t redist_crc_shift(uint32_t crc, int64_t n);
+uint32_t redist_crc_power(int64_t n);
+uint32_t redist_crc_times(uint32_t a, uint32_t b);
 int64_t redist_file_runs(int kind, int file, char *memory, const file_runs *runs);
 
 #endif

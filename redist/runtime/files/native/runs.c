@@ -12,16 +12,41 @@
 
 int64_t redist_files_abi(void) { return FILES_ABI; }
 
+/* The runs of a block that were seen one after another, as one message with zeros in the gaps: up to `at`
+ * its CRC is `crc`. Gaps are mostly equal, so that x^(8 gap) is known already:
+ *
+ *     block   aaaa....bbbb....cccc....dddd        crc = (crc(a) * x^(8 gap + 8 run)) ^ crc(b), and so on
+ */
+typedef struct {
+    int64_t block, at, gap;
+    uint32_t crc, over_gap;
+} message;
+
+static void end_message(const file_runs *r, message *m)
+{
+    if (m->block < 0)
+        return;
+    int64_t end = (m->block + 1) * r->block;
+    r->sums[m->block] ^= redist_crc_shift(m->crc, (end < r->size ? end : r->size) - m->at);
+    m->block = -1;
+}
+
 /* Add bytes at an offset of the file to the checksums of the blocks that they lie in. */
-static void add_up(const file_runs *r, const char *data, int64_t offset, int64_t n)
+static void add_up(const file_runs *r, message *m, const char *data, int64_t offset, int64_t n)
 {
     int64_t at = offset - r->base;
     while (n > 0) {
         int64_t block = at / r->block, end = (block + 1) * r->block;
         int64_t part = at + n < end ? n : end - at;
-        if (end > r->size)
-            end = r->size;
-        r->sums[block] ^= redist_crc_shift(redist_crc(0, data, part), end - at - part);
+        if (block != m->block || at < m->at) {
+            end_message(r, m);
+            m->block = block, m->at = at, m->crc = 0;
+        }
+        if (at - m->at != m->gap)
+            m->gap = at - m->at, m->over_gap = redist_crc_power(m->gap);
+        if (m->gap)
+            m->crc = redist_crc_times(m->crc, m->over_gap);
+        m->crc = redist_crc(m->crc, data, part), m->at = at + part;
         data += part, at += part, n -= part;
     }
 }
@@ -49,7 +74,8 @@ static int is_there(int file, const char *memory, int64_t offset, int64_t n)
            memcmp(there, memory, (size_t)n) == 0;
 }
 
-static int64_t one_run(int kind, int file, char *memory, int64_t offset, const file_runs *r)
+static int64_t one_run(int kind, int file, char *memory, int64_t offset, const file_runs *r,
+                       message *m)
 {
     int64_t step =
         r->sums || kind == UPDATE_RUNS ? CACHED : r->run; /* else a run goes as a whole */
@@ -60,7 +86,7 @@ static int64_t one_run(int kind, int file, char *memory, int64_t offset, const f
         if (failed)
             return failed;
         if (r->sums)
-            add_up(r, memory + at, offset + at, n);
+            add_up(r, m, memory + at, offset + at, n);
         if (kind == WRITE_RUNS ||
             (kind == UPDATE_RUNS && !is_there(file, memory + at, offset + at, n)))
             failed = carry_out(kind, file, memory + at, offset + at, n, r->most);
@@ -71,13 +97,13 @@ static int64_t one_run(int kind, int file, char *memory, int64_t offset, const f
 }
 
 static int64_t all_runs(int kind, int file, char *memory, int64_t offset, const file_runs *r,
-                        int64_t dim)
+                        message *m, int64_t dim)
 {
     if (dim == r->n_dims)
-        return one_run(kind, file, memory, offset, r);
+        return one_run(kind, file, memory, offset, r, m);
     for (int64_t i = 0; i < r->count[dim]; i++) {
         int64_t failed = all_runs(kind, file, memory + i * r->memory_step[dim],
-                                  offset + i * r->file_step[dim], r, dim + 1);
+                                  offset + i * r->file_step[dim], r, m, dim + 1);
         if (failed)
             return failed;
     }
@@ -87,5 +113,9 @@ static int64_t all_runs(int kind, int file, char *memory, int64_t offset, const 
 /* Read, write or check all runs; 0, or minus the number of the system's error. */
 int64_t redist_file_runs(int kind, int file, char *memory, const file_runs *runs)
 {
-    return all_runs(kind, file, memory, runs->offset, runs, 0);
+    message m = {.block = -1};
+    int64_t failed = all_runs(kind, file, memory, runs->offset, runs, &m, 0);
+    if (runs->sums)
+        end_message(runs, &m);
+    return failed;
 }
