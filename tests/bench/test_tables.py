@@ -191,10 +191,8 @@ def test_a_benchmark_that_fails_leaves_its_rows(monkeypatch: pytest.MonkeyPatch)
 ONCE_MORE = pytest.mark.slow("plans 120 problems once more")
 
 
-@pytest.mark.parametrize(
-    "way",
-    [pytest.param(way, marks=ONCE_MORE if "collectives" in way else ()) for way in comparison.WAYS],
-)
+@ONCE_MORE
+@pytest.mark.parametrize("way", comparison.WAYS)
 def test_figures_of_our_plans_have_not_become_worse(way: str) -> None:
     (row,) = read("comparison").select(table="received", planner=way)
     for devices in comparison.DEVICES[: sample(1, of=len(comparison.DEVICES))]:

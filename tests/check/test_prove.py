@@ -33,7 +33,7 @@ def plans(n: int, seed: int) -> list[Plan]:
 
 
 def test_every_plan_is_proved_with_its_peak_as_the_bound():
-    for plan in plans(sample(20, of=100), seed=31):
+    for plan in plans(sample(10, of=100), seed=31):
         certificate = certify(plan)
         assert certificate.verdict == "proved", f"{plan}\n{certificate}"
         assert certificate.bound_bytes == plan.peak_bytes <= formula_bytes(plan)
@@ -49,7 +49,7 @@ def test_even_tiles_are_proved_for_all_multiples():
 
 
 def test_one_byte_less_than_the_peak_is_refuted():
-    for plan in plans(sample(20, of=60), seed=32):
+    for plan in plans(sample(10, of=60), seed=32):
         assert certify(plan, bound_bytes=plan.peak_bytes).verdict == "proved"
         if plan.peak_bytes:
             refuted = certify(plan, bound_bytes=plan.peak_bytes - 1)
@@ -76,7 +76,7 @@ def one_set(plan: Plan) -> bool:
 
 def test_enlarging_any_event_alive_at_the_peak_is_refuted():
     enlarged = 0
-    for plan in filter(one_set, plans(sample(30, of=80), seed=33)):
+    for plan in filter(one_set, plans(sample(15, of=80), seed=33)):
         for moment in peak_moments(plan):
             for number, step in enumerate(plan.steps):
                 for i, event in enumerate(step.events):
@@ -84,12 +84,12 @@ def test_enlarging_any_event_alive_at_the_peak_is_refuted():
                         larger = with_event(plan, number, i, n_bytes=event.n_bytes + 1)
                         assert certify(larger).verdict == "refuted", f"{plan}\n{event}"
                         enlarged += 1
-    assert enlarged > sample(30, of=80)
+    assert enlarged > sample(13, of=80)
 
 
 def test_delaying_any_release_across_the_peak_is_refuted():
     delayed = 0
-    for plan in filter(one_set, plans(sample(40, of=200), seed=34)):
+    for plan in filter(one_set, plans(sample(20, of=200), seed=34)):
         for moment in peak_moments(plan):
             for number, step in enumerate(plan.steps):
                 for i, event in enumerate(step.events):
@@ -138,7 +138,7 @@ def test_a_refutation_names_sizes_of_the_family():
 
 def test_no_proof_is_vacuous():
     """What a proof assumes is possible for this very array."""
-    for plan in plans(sample(20, of=120), seed=38):
+    for plan in plans(sample(10, of=120), seed=38):
         for claim in prove._claims(plan):
             assert claim.scale is not None
             solver = z3.Solver()
@@ -149,7 +149,7 @@ def test_no_proof_is_vacuous():
 def test_multiples_of_even_dims_stay_within_the_formula():
     """Plan the same steps for larger arrays: their peaks are what the certificate promised."""
     compared = 0
-    for problem in problems(sample(27, of=80), seed=39, kinds=("even", "sub-axes")):
+    for problem in problems(sample(14, of=80), seed=39, kinds=("even", "sub-axes")):
         plan = synthesize(problem.source, problem.target, strategy="direct")
         if not all(t.is_even for t in plan.types) or not plan.steps:
             continue
@@ -163,7 +163,7 @@ def test_multiples_of_even_dims_stay_within_the_formula():
             widest = max(t.tile_bytes for t in larger)
             assert again.peak_bytes <= tiles + max(widest // 8, min(2**20, widest // 2))
             compared += 1
-    assert compared > sample(20, of=60)
+    assert compared > sample(9, of=60)
 
 
 def test_with_a_limit_the_proof_is_about_this_array():

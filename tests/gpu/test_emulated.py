@@ -93,7 +93,7 @@ def emulate(program: Path, cases: list[Case], tuning: Tuning, folder: Path, rng:
 @pytest.mark.parametrize("number", range(len(TUNINGS)))
 def test_random_lists(program: Path, number: int, tmp_path: Path) -> None:
     rng = Random(number)
-    cases = [random_case(rng) for _ in range(sample(15, of=100))]
+    cases = [random_case(rng) for _ in range(sample(8, of=100))]
     emulate(program, cases, TUNINGS[number], tmp_path, rng)
 
 
@@ -195,7 +195,7 @@ def test_runs_longer_than_a_loose_one_may_be(
 
 def test_far_apart(program: Path, tmp_path: Path) -> None:
     rng = Random(7)
-    cases = [far_case(rng) for _ in range(sample(15, of=60))]
+    cases = [far_case(rng) for _ in range(sample(8, of=60))]
     tuning = Tuning(loose_from=40)
     tables = [[tables_of(map(spread_move, case.moves), case.phases, tuning)] for case in cases]
     got = ran(program, cases, tables, tmp_path, rng, SPREAD)

@@ -83,7 +83,7 @@ def jobs() -> Iterator[Job]:
     jobs = random_runs()
     for ranks, args in REPEATED:
         quick = ranks == 4
-        one = Run("mpi.mixing", ("--n", str(sample(10, of=20)), *args), "" if quick else SEVERAL)
+        one = Run("mpi.mixing", ("--n", str(sample(5, of=20)), *args), "" if quick else SEVERAL)
         jobs[ranks, ()].append(one)
     for ranks in (2, 3, 4):
         n, quick = str(sample(12, of=300)), ranks == 4

@@ -26,7 +26,7 @@ def test_the_small_graph_is_right_for_all_sizes() -> None:
 def test_the_invariant_holds_at_every_moment_of_a_run() -> None:
     """Live, idle and left bytes as the theorem counts them, in random orders of random graphs."""
     rng = random.Random(5)
-    for _ in range(sample(20, of=200)):
+    for _ in range(sample(10, of=200)):
         tasks = random_tasks(rng)
         graph = compile_memory(tasks, random_places(rng, tasks))
         for moment, following in pairwise(moments(graph, rng)):

@@ -17,7 +17,7 @@ from tests.tiers import sample
 
 def test_a_type_is_even_where_counts_have_room() -> None:
     rng, seen = Random(1), set()
-    for _ in range(sample(300, of=5_000)):
+    for _ in range(sample(150, of=5_000)):
         for t in random_ends(rng, 60, uneven=True):
             counts = count_factors(split_dims(t, prime_parts(t.mesh, t.used)))
             room = all(
@@ -32,7 +32,7 @@ def test_a_type_is_even_where_counts_have_room() -> None:
 
 def test_equal_counts_are_equal_tiles() -> None:
     rng = Random(2)
-    for _ in range(sample(300, of=5_000)):
+    for _ in range(sample(150, of=5_000)):
         a, b = random_ends(rng, 60)
         counts = [count_factors(split_dims(t, prime_parts(t.mesh, t.used))) for t in (a, b)]
         assert a.same_tiles(b) == (counts[0] == counts[1])
@@ -40,7 +40,7 @@ def test_equal_counts_are_equal_tiles() -> None:
 
 def test_the_middle_is_the_whole_over_the_least_common_multiple() -> None:
     rng = Random(3)
-    for _ in range(sample(150, of=5_000)):
+    for _ in range(sample(75, of=5_000)):
         source, target = random_ends(rng, 300)
         ends = Ends.of(source, target)
         middles = list(ends.middles())
@@ -58,7 +58,7 @@ def test_the_middle_is_the_whole_over_the_least_common_multiple() -> None:
 
 def test_devices_lack_a_third_or_nothing() -> None:
     rng, least = Random(4), 1.0
-    for _ in range(sample(600, of=10_000)):
+    for _ in range(sample(300, of=10_000)):
         source, target = random_ends(rng, 60)
         if common_pieces(source, target) is None:
             continue

@@ -67,7 +67,7 @@ def test_both_ends_list_the_same_pieces_in_the_same_order() -> None:
                 )
                 assert sent == got
                 pairs += bool(sent)
-        if pairs > sample(400, of=2000):
+        if pairs > sample(180, of=2000):
             return
 
 
@@ -126,7 +126,7 @@ def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
         messages += len(wanted)
         cut += len(round_parts) > 1 and bool(wanted)
         turned += round_parts[0][0].turns > 1 and bool(wanted)
-        if messages > sample(100, of=1000) and cut > sample(4, of=30) and turned > sample(0, of=3):
+        if messages > sample(45, of=1000) and cut > sample(2, of=30) and turned > sample(0, of=3):
             return
 
 
@@ -161,7 +161,7 @@ def test_a_piece_of_a_node_is_copied_by_the_rank_of_the_theorem() -> None:
             assert done == sum(math.prod(p.shape) for p in own)
             brought += sum(p.receiver != rank for p in own)
             fetched += sum(p.sender != rank for p in own)
-        if min(brought, fetched) > sample(120, of=1000):
+        if min(brought, fetched) > sample(54, of=1000):
             return
 
 

@@ -28,18 +28,18 @@ from tests.tiers import sample
 def test_tiles_nest_where_every_tile_does() -> None:
     rng = Random(1)
     answers = [0, 0]
-    for _ in range(sample(2000, of=6000)):
+    for _ in range(sample(1000, of=6000)):
         n, coarse, g = rng.randrange(rng.choice([3, 20, 300])), rng.randint(1, 8), rng.randint(1, 6)
         every = all(nests(n, coarse, g, i) for i in range(coarse))
         assert every == EvenCut(n, coarse * g).nests_in(EvenCut(n, coarse))
         answers[every] += 1
-    assert min(answers) > sample(170, of=500)
+    assert min(answers) > sample(76, of=500)
 
 
 def test_split_axes_say_the_same() -> None:
     """Digits, and so tile numbers, of an axis and of its factors, as chains of the search spell them."""
     rng = Random(2)
-    for _ in range(sample(1000, of=3000)):
+    for _ in range(sample(500, of=3000)):
         size = rng.randint(1, 24)
         stride, pre = rng.randint(1, 4), rng.choice(divisors(size))
         mesh = random_mesh(rng, 6, ranks=False)
@@ -56,7 +56,7 @@ def test_split_axes_say_the_same() -> None:
 def test_moves_can_be_walked_backwards() -> None:
     rng = Random(3)
     moves = 0
-    while moves < sample(700, of=2000):
+    while moves < sample(350, of=2000):
         mesh, shape = random_mesh(rng, 12), random_shape(rng)
         t = random_type(rng, mesh, shape)
         pieces = prime_parts(mesh, t.used)
@@ -73,18 +73,18 @@ def test_moves_can_be_walked_backwards() -> None:
 def test_spellings_of_one_layout_have_one_tile() -> None:
     rng = Random(4)
     same = 0
-    for _ in range(sample(2000, of=6000)):
+    for _ in range(sample(1000, of=6000)):
         a, b = random_pair(rng, pending=False, max_devices=4, max_elems=9)
         if a.global_elems and same_layout(a, b):
             assert a.tile_shape == b.tile_shape
             same += a != b
-    assert same > sample(16, of=50)
+    assert same > sample(7, of=50)
 
 
 def test_naming_changes_no_byte() -> None:
     rng = Random(5)
     named = 0
-    while named < sample(140, of=400):
+    while named < sample(70, of=400):
         a, b = random_pair(rng, one_mesh=True, pending=False, max_devices=12)
         action = name_step(a, b) if a != b else None
         if action is None or not a.global_elems:
@@ -112,7 +112,7 @@ def peak(source: ArrayType, route: Path, donate: bool) -> int:
 def test_routes_taken_apart_cost_a_middle_tile_at_most() -> None:
     rng = Random(6)
     apart = 0
-    while apart < sample(50, of=150):
+    while apart < sample(25, of=150):
         mesh = random_mesh(rng, 24)
         shape = (mesh.n_devices,) * rng.choice([2, 3])  # so that all tiles are even
         source, target = (random_type(rng, mesh, shape) for _ in range(2))
@@ -133,7 +133,7 @@ def test_routes_taken_apart_cost_a_middle_tile_at_most() -> None:
 def test_joined_gathers_and_slices_do_not_raise_the_peak() -> None:
     rng = Random(7)
     joined = 0
-    while joined < sample(100, of=300):
+    while joined < sample(50, of=300):
         source = random_type(rng, random_mesh(rng, 12), random_shape(rng))
         steps: list[tuple[AllGather, ArrayType]] = []
         here = source

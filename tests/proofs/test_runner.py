@@ -38,9 +38,7 @@ MODULES = sorted(
     if path.stem[0] != "_"
 )
 KNOWN = theorems()
-LONG = (
-    "factors rewrites allocations rules senders pairing rounds memory exchange normal_form".split()
-)
+LONG = "tiles factors rewrites allocations rules senders pairing rounds memory exchange normal_form".split()
 WIDE = ("rewrites", "allocations")
 """Those with functions of so many branches that writing their obligations down takes seconds."""
 LIMIT_S = 300.0

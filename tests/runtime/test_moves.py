@@ -52,7 +52,7 @@ def after_assignment(memories: list[Any]) -> list[bytes]:
 
 @pytest.mark.skipif(not COMPILED, reason="needs a C compiler")
 @given(seeded(lambda rng: rng), st.booleans())
-@settings(max_examples=sample(75, of=300), deadline=None)
+@settings(max_examples=sample(38, of=300), deadline=None)
 def test_compiled_copies(rng: Random, streams: bool) -> None:
     moves, arrays, memories = prepared(rng, 5, streams)
     want = after_assignment(memories)
@@ -61,7 +61,7 @@ def test_compiled_copies(rng: Random, streams: bool) -> None:
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(75, of=300), deadline=None)
+@settings(max_examples=sample(38, of=300), deadline=None)
 def test_copies_by_numpy(rng: Random) -> None:
     moves, arrays, memories = prepared(rng, 5, False)
     want = after_assignment(memories)
@@ -71,7 +71,7 @@ def test_copies_by_numpy(rng: Random) -> None:
 
 @pytest.mark.skipif(not COMPILED, reason="needs a C compiler")
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(25, of=100), deadline=None)
+@settings(max_examples=sample(13, of=100), deadline=None)
 def test_reading_a_process_is_copying(rng: Random) -> None:
     moves, arrays, memories = prepared(rng, 4, False)
     want = after_assignment(memories)
@@ -136,7 +136,7 @@ def test_no_moves_is_nothing_to_do() -> None:
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(50, of=200), deadline=None)
+@settings(max_examples=sample(25, of=200), deadline=None)
 def test_array_at_an_address_is_the_array(rng: Random) -> None:
     _, view = random_view(rng, random_shape(rng), rng.randint(1, 33))
     again = array_at(address_of(view), view.shape, view.strides, view.dtype)
@@ -146,7 +146,7 @@ def test_array_at_an_address_is_the_array(rng: Random) -> None:
 
 @pytest.mark.skipif(not COMPILED, reason="needs a C compiler")
 @given(seeded(lambda rng: rng), st.booleans(), st.booleans())
-@settings(max_examples=sample(50, of=200), deadline=None)
+@settings(max_examples=sample(25, of=200), deadline=None)
 def test_boxes_that_interleave(rng: Random, gathers: bool, streams: bool) -> None:
     """An array cut along some dims into tiles of their own, tile by tile or into tiles: all meets."""
     shape = [rng.choice((1, 3, 8, 40)) for _ in range(rng.randint(1, 4))]

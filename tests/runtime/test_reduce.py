@@ -52,7 +52,7 @@ def random_pair(rng: Random) -> tuple[str, DType, Any, Any]:
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(100, of=400), deadline=None)
+@settings(max_examples=sample(50, of=400), deadline=None)
 def test_in_place_and_by_program_give_the_same_bits(rng: Random) -> None:
     op, dtype, a, b = random_pair(rng)
     with np.errstate(all="ignore"):

@@ -33,7 +33,7 @@ def piece_of(shape: tuple[int, ...]) -> Piece:
 
 
 @given(SHAPES, st.integers(1, 400))
-@settings(max_examples=sample(75, of=300), deadline=None)
+@settings(max_examples=sample(38, of=300), deadline=None)
 def test_parts_cover_a_piece_exactly_once(shape: tuple[int, ...], parts: int) -> None:
     piece = piece_of(shape)
     seen = np.zeros(shape, int)
@@ -52,14 +52,14 @@ def test_parts_cover_a_piece_exactly_once(shape: tuple[int, ...], parts: int) ->
 
 
 @given(SHAPES)
-@settings(max_examples=sample(25, of=100), deadline=None)
+@settings(max_examples=sample(13, of=100), deadline=None)
 def test_the_largest_part_reaches_one_element(shape: tuple[int, ...]) -> None:
     assert part_elems(shape, 1) == math.prod(shape)
     assert part_elems(shape, math.prod(shape)) == 1
 
 
 @given(SHAPES, st.integers(1, 200), st.integers(1, 8))
-@settings(max_examples=sample(50, of=200), deadline=None)
+@settings(max_examples=sample(25, of=200), deadline=None)
 def test_parts_needed_keep_the_limit(shape: tuple[int, ...], limit: int, itemsize: int) -> None:
     most = math.prod(shape)
 
@@ -74,7 +74,7 @@ def test_parts_needed_keep_the_limit(shape: tuple[int, ...], limit: int, itemsiz
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(50, of=200), deadline=None)
+@settings(max_examples=sample(25, of=200), deadline=None)
 def test_rounds_take_every_part_of_every_array_once_and_in_order(rng: Random) -> None:
     n, slot = rng.randint(1, 12), rng.randint(1, 50)
     weights = [rng.choice((0, 1, 5, 20, 60, 200)) for _ in range(n)]

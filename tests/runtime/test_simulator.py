@@ -43,7 +43,7 @@ def small(problem: Problem) -> bool:
 @pytest.mark.parametrize("strategy", ["auto", "collectives", "no_permute", "direct"])
 def test_simulated_plans_agree_with_the_oracle(strategy):
     checked = 0
-    for number, problem in enumerate(filter(small, problems(sample(37, of=110), seed=41))):
+    for number, problem in enumerate(filter(small, problems(sample(19, of=110), seed=41))):
         plan = find_plan(Request(problem.source, problem.target, strategy=strategy))
         tiles = random_tiles(problem.source, number)
         before = {rank: tile.copy() for rank, tile in tiles.items()}
@@ -59,12 +59,12 @@ def test_simulated_plans_agree_with_the_oracle(strategy):
                 values = done.tiles[rank].reshape(-1).tolist()
                 assert values == [np.asarray(expected[i]).item() for i in sorted(indices)], rank
         checked += 1
-    assert checked > sample(18, of=60)
+    assert checked > sample(8, of=60)
 
 
 def test_received_bytes_reach_the_lower_bound_rank_by_rank():
     for problem in filter(
-        small, problems(sample(20, of=60), seed=42, kinds=("even", "uneven", "two meshes"))
+        small, problems(sample(10, of=60), seed=42, kinds=("even", "uneven", "two meshes"))
     ):
         plan = find_plan(Request(problem.source, problem.target, objective="bytes"))
         done = simulate(plan, random_tiles(problem.source))

@@ -34,7 +34,7 @@ def pairs_by_hand(shape, itemsize, dst, src) -> list[tuple[int, int]]:
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(75, of=300), deadline=None)
+@settings(max_examples=sample(38, of=300), deadline=None)
 def test_a_form_moves_the_same_bytes(rng: Random) -> None:
     shape, itemsize = random_shape(rng, most_elems=100), rng.choice((1, 2, 3, 4, 8, 16))
     dst = random_view(rng, shape, itemsize)[1].strides
@@ -52,7 +52,7 @@ def test_a_form_moves_the_same_bytes(rng: Random) -> None:
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(25, of=100), deadline=None)
+@settings(max_examples=sample(13, of=100), deadline=None)
 def test_nothing_is_left_to_merge(rng: Random) -> None:
     """Of arrays that are whole on both sides one block remains, whatever the order of dims."""
     shape, itemsize = random_shape(rng), rng.randint(1, 33)
@@ -64,7 +64,7 @@ def test_nothing_is_left_to_merge(rng: Random) -> None:
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(25, of=100), deadline=None)
+@settings(max_examples=sample(13, of=100), deadline=None)
 def test_c_strides_are_numpys(rng: Random) -> None:
     shape, itemsize = random_shape(rng), rng.randint(1, 33)
     array = np.empty(shape, np.dtype((np.void, itemsize)))
@@ -80,7 +80,7 @@ def test_swapped_goes_back() -> None:
 
 
 @given(seeded(lambda rng: rng))
-@settings(max_examples=sample(50, of=200), deadline=None)
+@settings(max_examples=sample(25, of=200), deadline=None)
 def test_parts_of_a_walk_make_the_whole(rng: Random) -> None:
     """The bytes of a strided box, in the order of the walk, cut anywhere."""
     dims: list[tuple[int, int, int]] = []

@@ -101,7 +101,7 @@ def edges_of(search: CollectiveSearch, u: int) -> tuple[Ints, Ints, Bools]:
 def test_bounds_of_edges_are_never_above_their_prices_and_often_are_the_prices():
     rng = random.Random(2)
     n_edges = n_tight = 0
-    for problem, search in searches(sample(10, of=100), seed=13):
+    for problem, search in searches(sample(5, of=100), seed=13):
         n = len(search.prices.space)
         room = np.full(n + 1, MORE_THAN_ANY_COST)
         for u in rng.sample(range(n), min(3, n)):
@@ -110,14 +110,14 @@ def test_bounds_of_edges_are_never_above_their_prices_and_often_are_the_prices()
             assert np.all(floors[known] <= low[known]), f"{problem}: {search.prices.type(u)}"
             n_edges += int(known.sum())
             n_tight += int((floors[known] == low[known]).sum())
-    assert n_edges > sample(100, of=1000)
+    assert n_edges > sample(45, of=1000)
     assert n_tight > n_edges // 4
 
 
 def test_edges_that_may_be_left_out_cost_too_much():
     rng = random.Random(3)
     left_out = 0
-    for problem, search in searches(sample(10, of=100), seed=14):
+    for problem, search in searches(sample(5, of=100), seed=14):
         n = len(search.prices.space)
         u = rng.randrange(n)
         ids, low, known = edges_of(search, u)
@@ -129,12 +129,12 @@ def test_edges_that_may_be_left_out_cost_too_much():
         gone = known & ~np.isin(ids, few)
         assert np.all((low + search.edges.to_goal[ids])[gone] >= left), str(problem)
         left_out += int(gone.sum())
-    assert left_out > sample(20, of=200)
+    assert left_out > sample(9, of=200)
 
 
 def test_batches_have_the_prices_of_single_edges():
     rng = random.Random(4)
-    for problem, search in searches(sample(6, of=60), seed=15):
+    for problem, search in searches(sample(3, of=60), seed=15):
         u = rng.randrange(len(search.prices.space))
         ids, low, known = edges_of(search, u)
         for k in rng.sample(range(len(ids)), min(8, len(ids))):
@@ -145,7 +145,7 @@ def test_batches_have_the_prices_of_single_edges():
 def test_prices_in_bulk_are_those_of_the_listed_pieces():
     rng = random.Random(0)
     known_ones = 0
-    for problem, search in searches(sample(10, of=100), seed=11):
+    for problem, search in searches(sample(5, of=100), seed=11):
         n = len(search.prices.space)
         for u in rng.sample(range(n), min(3, n)):
             ids, low, known = edges_of(search, u)
@@ -154,12 +154,12 @@ def test_prices_in_bulk_are_those_of_the_listed_pieces():
                 assert low[k] <= listed, f"{problem}: {search.prices.type(u)}"
                 assert not known[k] or low[k] == listed, f"{problem}: {search.prices.type(u)}"
                 known_ones += bool(known[k])
-    assert known_ones > sample(100, of=1000)
+    assert known_ones > sample(45, of=1000)
 
 
 def test_what_is_still_to_come_obeys_the_triangle_inequality():
     rng = random.Random(1)
-    for problem, search in searches(sample(10, of=100), seed=12):
+    for problem, search in searches(sample(5, of=100), seed=12):
         n = len(search.prices.space)
         rest = search.edges.to_goal
         if not len(search.edges.alive):
@@ -230,9 +230,9 @@ def test_plans_equal_exhaustive_search_up_to_8_devices(strategy, topology):
         if all(alt.time_ps > plan.time_ps for alt in plan.considered if alt.name != "search"):
             assert plan.time_ps + len(plan.steps) == best, str(problem)
         checked += 1
-        if checked == sample(6, of=60):
+        if checked == sample(3, of=60):
             break
-    assert checked == sample(6, of=60)
+    assert checked == sample(3, of=60)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -36,7 +36,7 @@ def plan_of(problem: Problem, **options):
 
 @pytest.mark.parametrize("objective", ["time", "bytes"])
 def test_plans_are_never_worse_than_the_simple_ways(objective):
-    for problem in problems(sample(30, of=60), seed=1):
+    for problem in problems(sample(15, of=60), seed=1):
         request = Request(problem.source, problem.target, objective=objective)
         pricer = Pricer.of(problem.source, problem.target, FLAT, None, False)
         plan = find_plan(request)
@@ -57,21 +57,21 @@ def test_plans_are_never_worse_than_the_simple_ways(objective):
 
 
 def test_no_tile_on_the_way_is_larger_than_both_ends():
-    for problem in problems(sample(40, of=150), seed=12):
+    for problem in problems(sample(20, of=150), seed=12):
         plan = plan_of(problem)
         larger = max(plan.source.tile_bytes, plan.target.tile_bytes)
         assert all(t.tile_bytes <= larger for t in plan.types), str(problem)
 
 
 def test_bytes_plans_meet_the_lower_bound_where_nothing_is_pending():
-    for problem in problems(sample(40, of=120), seed=2, kinds=UNSUMMED):
+    for problem in problems(sample(20, of=120), seed=2, kinds=UNSUMMED):
         plan = plan_of(problem, objective="bytes")
         assert plan.received_bytes == plan.lower_bound_bytes, str(problem)
         assert plan.search == "exact"
 
 
 def test_bytes_plans_never_go_below_the_lower_bound():
-    for problem in problems(sample(40, of=80), seed=2, kinds=("pending",)):
+    for problem in problems(sample(20, of=80), seed=2, kinds=("pending",)):
         plan = plan_of(problem, objective="bytes")
         assert plan.received_bytes >= plan.lower_bound_bytes, str(problem)
 
@@ -84,7 +84,7 @@ def test_every_step_follows_the_rules_and_the_strategy(strategy):
         "collectives": {"exchange"},
         "no_permute": {"exchange", "all_permute"},
     }[strategy]
-    for problem in problems(sample(16, of=50), seed=4):
+    for problem in problems(sample(8, of=50), seed=4):
         plan = plan_of(problem, strategy=strategy)
         here = plan.source
         for step in plan.steps:
@@ -99,7 +99,7 @@ def test_every_step_follows_the_rules_and_the_strategy(strategy):
 @pytest.mark.parametrize("donate", [False, True])
 def test_any_limit_from_source_plus_target_plus_1_kib_is_met(donate):
     rng = random.Random(6)
-    for problem in problems(sample(18, of=80), seed=6):
+    for problem in problems(sample(9, of=80), seed=6):
         base = problem.source.tile_bytes + problem.target.tile_bytes
         for extra in (1024, 1024 + rng.randrange(1 + base), 4 * base):
             for objective in ("time", "bytes"):
@@ -110,7 +110,7 @@ def test_any_limit_from_source_plus_target_plus_1_kib_is_met(donate):
 
 
 def test_limits_come_in_boundary_pairs():
-    for problem in problems(sample(10, of=25), seed=7):
+    for problem in problems(sample(5, of=25), seed=7):
         for strategy in ("auto", "collectives"):
             if problem.source.global_elems == 0:
                 assert plan_of(problem, limit_bytes=0, strategy=strategy).peak_bytes == 0
@@ -135,7 +135,7 @@ def test_a_tight_limit_takes_more_rounds():
 
 
 def test_staging_without_a_limit():
-    for problem in problems(sample(25, of=100), seed=8):
+    for problem in problems(sample(13, of=100), seed=8):
         for donate in (False, True):
             plan = plan_of(problem, donate=donate)
             larger = max(plan.source.tile_bytes, plan.target.tile_bytes)
@@ -165,7 +165,7 @@ PLANS = f"""
 from tests.problems.problems import problems
 from redist.plan.request import STRATEGIES, Request
 from redist.synth.find import find_plan
-for p in problems({sample(8, of=15)}, seed=9):
+for p in problems({sample(4, of=15)}, seed=9):
     for strategy in ("auto", "collectives"):
         print(find_plan(Request(p.source, p.target, strategy=strategy)).to_json())
 """
@@ -201,7 +201,7 @@ def renamed(t: ArrayType) -> ArrayType:
 @pytest.mark.parametrize("strategy", ["auto", "collectives"])
 @pytest.mark.parametrize("objective", ["time", "bytes"])
 def test_costs_do_not_change_under_renaming(strategy, objective):
-    for problem in problems(sample(13, of=40), seed=10):
+    for problem in problems(sample(7, of=40), seed=10):
         a = plan_of(problem, strategy=strategy, objective=objective)
         b = find_plan(
             Request(
@@ -222,7 +222,7 @@ def test_costs_obey_the_triangle_inequality():
     """Bytes always; time wherever the detour is a route of the space, as its docstring names it."""
     rng = random.Random(11)
     compared = 0
-    for problem in problems(sample(30, of=60), seed=11, kinds=("even", "uneven", "sub-axes")):
+    for problem in problems(sample(15, of=60), seed=11, kinds=("even", "uneven", "sub-axes")):
         a, b = problem.source, problem.target
         dims: list[list[str]] = [[] for _ in a.shape]
         for name, _ in a.mesh.axes:
@@ -244,7 +244,7 @@ def test_costs_obey_the_triangle_inequality():
             ]
             assert find_plan(Request(a, b)).time_ps <= sum(legs), (str(problem), str(middle))
             compared += 1
-    assert compared > sample(10, of=20)
+    assert compared > sample(4, of=20)
 
 
 def test_a_step_costs_the_same_in_every_plan_without_a_limit():

@@ -98,7 +98,7 @@ def check(source: ArrayType, target: ArrayType, path: Path) -> None:
 
 def test_every_even_redistribution_has_a_normal_form() -> None:
     rng, ratios = Random(1), []
-    for _ in range(sample(150, of=20_000)):
+    for _ in range(sample(75, of=20_000)):
         source, target = random_ends(rng, 5_040 if rng.random() < 0.2 else 300)
         path = normal_form(source, target)
         assert path is not None
@@ -129,7 +129,7 @@ def as_plan(source: ArrayType, target: ArrayType, path: Path) -> Plan:
 def test_they_carry_the_data(kind: str) -> None:
     rng, run = Random(2), 0
     options = {kind: True} if kind != "even" else {}
-    while run < sample(10, of=250):
+    while run < sample(5, of=250):
         source, target = random_ends(rng, 72 if kind == "even" else 24, **options)
         path = normal_form(source, target) or crossing(source, target)
         if path is None or source == target or source.global_elems > 50_000:
@@ -216,7 +216,7 @@ def test_flat_steps_that_no_plan_can_do_without(name: str) -> None:
 def test_no_plan_of_collectives_leaves_the_cap() -> None:
     """Small problems that are searched, and those beyond the search; by bytes and by time."""
     rng = Random(3)
-    for _ in range(sample(12, of=200)):
+    for _ in range(sample(6, of=200)):
         source, target = random_ends(rng, rng.choice((24, 600)))
         for objective in ("bytes", "time"):
             plan = find_plan(Request(source, target, strategy="collectives", objective=objective))
@@ -247,7 +247,7 @@ def test_a_block_of_neighbours_moves_at_once() -> None:
 def test_least_limits_are_known_without_a_search() -> None:
     """The closed form against bisection by the exact search."""
     rng, met = Random(4), 0
-    while met < sample(4, of=160):
+    while met < sample(2, of=160):
         source, target = random_ends(rng, 24)
         if source == target or len(prime_parts(source.mesh, (*source.used, *target.used))) > 4:
             continue
@@ -267,7 +267,7 @@ def test_least_limits_are_known_without_a_search() -> None:
 
 def test_uneven_dims_within_the_padding_rule() -> None:
     rng, without = Random(5), 0
-    for _ in range(sample(60, of=1_000)):
+    for _ in range(sample(30, of=1_000)):
         source, target = random_ends(rng, 48, uneven=True)
         reason = larger_tile_reason(source, target)
         path = normal_form(source, target)
@@ -284,7 +284,7 @@ def test_two_meshes_within_their_criterion() -> None:
     """There is a way below the larger end if and only if a shape of both meshes is fine enough."""
     rng = Random(6)
     seen: Counter[bool] = Counter()
-    for _ in range(sample(60, of=1_000)):
+    for _ in range(sample(30, of=1_000)):
         source, target = random_ends(rng, 48, two=True)
         path = normal_form(source, target) or crossing(source, target)
         reason = larger_tile_reason(source, target)

@@ -57,7 +57,7 @@ def test_where_blocks_end_inside_a_factor_those_are_alike_that_the_first_block_d
 def test_a_step_costs_the_same_if_alike_factors_change_places():
     rng = random.Random(5)
     compared = 0
-    for problem, search in searches(sample(8, of=80), seed=17):
+    for problem, search in searches(sample(4, of=80), seed=17):
         space, edges = search.prices.space, search.edges
         kinds = kinds_of_factors(space, edges.narrowing.blocks)
         mates = any(isinstance(block, Beside) for block in edges.narrowing.blocks.nearer)
@@ -81,7 +81,7 @@ def test_a_step_costs_the_same_if_alike_factors_change_places():
                 again, sure = edges.prices(int(image[u]), image[ids])
                 assert np.array_equal(again[known & sure], low[known & sure]), str(problem)
                 compared += int((known & sure).sum())
-    assert compared > sample(100, of=1000)
+    assert compared > sample(45, of=1000)
 
 
 def renamed(rows: Ints, chains: tuple[tuple[int, tuple[int, ...]], ...], moved: list[int]) -> Ints:

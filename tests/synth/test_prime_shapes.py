@@ -19,7 +19,7 @@ DEVICES = (4, 6, 8, 12, 16)
 @pytest.mark.parametrize("objective", ["time", "bytes"])
 def test_no_exact_plan_costs_less(objective: str, strategy: str, network: str) -> None:
     topology, near = TOPOLOGIES[network], 0
-    for problem in problems(sample(24, of=400), 3, ("even", "uneven"), DEVICES):
+    for problem in problems(sample(12, of=400), 3, ("even", "uneven"), DEVICES):
         request = Request(
             problem.source,
             problem.target,

@@ -177,7 +177,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
 def _interrupt_at_any_moment(tmp_path: Path) -> None:
     rng = random.Random(4)
     interrupted, last_s = 0, 0.012
-    for _ in range(sample(15, of=300)):
+    for _ in range(sample(8, of=300)):
         store = TroubledStore(SpillFile(tmp_path, cached=True), delay_s=4e-4)
         tiles = CountedTiles(GRAPH.tasks)
         work = work_of(GRAPH.tasks, rng, tiles)

@@ -29,7 +29,7 @@ from tests.runtime.lanes.array_tasks import (
 )
 from tests.tiers import sample
 
-GRAPHS = sample(6, of=500)
+GRAPHS = sample(3, of=500)
 POLICIES = [
     LanePolicy(),
     LanePolicy("in order"),

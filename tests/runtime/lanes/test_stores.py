@@ -23,7 +23,7 @@ SIZES = (0, 1, 100, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 5, BUFFER_BY
 
 def test_ranges_never_overlap_and_join_again() -> None:
     rng = random.Random(1)
-    for _ in range(sample(20, of=500)):
+    for _ in range(sample(10, of=500)):
         ranges = FirstFit(16, rng.choice((None, 640)))
         lent: dict[int, int] = {}
         for _ in range(100):
