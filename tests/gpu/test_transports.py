@@ -1,7 +1,7 @@
 """Carriers between nodes: on a pretended GPU, whose streams put work off, and on a real one.
 
-No test here has two GPUs: NCCL itself is run on one rank that sends to itself, and between ranks its
-place is taken by a double that moves the same messages by MPI.
+No test here has two GPUs. NCCL itself is run on one rank that sends to itself, and between ranks that share a
+GPU and each name a host of their own. On pretended GPUs a double of it moves the same messages by MPI.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from redist.runtime.cuda.transports.carriers import StagingLease
 from redist.runtime.cuda.transports.mpi_aware import Answer, probe
 from redist.runtime.cuda.transports.nccl import ByNccl
 from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
+from tests.tiers import sample
 
 PRETENDED = ("--pretend", "--transport", "mpi")
 
@@ -41,6 +42,34 @@ def test_nccl_itself_on_one_rank() -> None:
     assert "NCCL agrees (1 rank)" in said or "SKIP" in said
     if "SKIP" in said:
         pytest.skip(said.partition("SKIP ")[2])
+
+
+REAL = ("--carrier", "nccl", "--real", "--transport", "mpi")
+ROUNDS = ("--round-bytes", "4096")
+
+
+@needs_gpu
+@needs_mpi
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("rounds", [(), ROUNDS], ids=["whole", "in rounds"])
+def test_nccl_itself_between_ranks(ranks: int, rounds: tuple[str, ...]) -> None:
+    n = sample(24, of=200)
+    said = must_succeed("carrying", ranks, *REAL, *rounds, "--n", str(n), "--seed", str(ranks))
+    assert f"{n} of {n} GPU cases agree ({ranks} ranks)" in said
+
+
+@needs_gpu
+@needs_mpi
+def test_streams_and_all_gathers_by_nccl_itself() -> None:
+    assert "two streams at once agree (3 ranks)" in must_succeed("streams", 3, *REAL, *ROUNDS)
+    assert "22 all-gathers and others agree" in must_succeed("gathering", 4, "--real")
+
+
+@needs_gpu
+@needs_mpi
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_nccl_is_chosen_refused_and_fails_as_it_should(ranks: int) -> None:
+    assert f"as it should ({ranks} ranks)" in must_succeed("real_nccl", ranks)
 
 
 @pytest.mark.parametrize("fails", ["late", "elsewhere"])

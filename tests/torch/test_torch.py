@@ -38,6 +38,16 @@ def test_random_plans_agree_with_the_simulator_on_a_gpu(ranks: int) -> None:
     assert f"{n} of {n} plans agree" in must_pass("fuzz", ranks, *words, limit_s=400)
 
 
+@needs_cuda
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_random_plans_agree_with_the_simulator_over_nccl(ranks: int) -> None:
+    """NCCL itself: ranks that share a GPU join it as if each had a host of its own."""
+    n = sample(18, of=200)
+    words = ("--n", str(n), "--seed", str(ranks), "--device", "cuda")
+    said = must_pass("fuzz", ranks, *words, limit_s=400, variables={"REDIST_TEST_BACKEND": "nccl"})
+    assert f"{n} of {n} plans agree" in said
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_random_dtensors_agree_with_pytorch(ranks: int) -> None:
     n = sample(18, of=90)

@@ -1,7 +1,8 @@
 """The random problems of ``fuzz`` by one carrier, on a GPU or a pretended one.
 
 As in ``mpirun -n 4 python -m tests.programs.gpu.carrying --carrier nccl --pretend --transport mpi --n 30``.
-With ``--round-bytes 256`` even the smallest data passes in rounds, through two halves of staging.
+``--real`` is NCCL itself, between ranks that share a GPU. With ``--round-bytes 256`` even the smallest data
+passes in rounds, through two halves of staging.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from redist.runtime.cuda.transports import carrier_choice
 from redist.runtime.cuda.transports import ipc as cuda_peers
 from redist.runtime.cuda.transports.carrier_choice import Choice
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
@@ -22,6 +24,7 @@ from redist.runtime.ranks.world import World
 from tests.fakes import nccl_doubles as doubles
 from tests.fakes import pretended_cupy as pretend
 from tests.programs.gpu import fuzz
+from tests.programs.gpu.real_nccl import Passed, let_ranks_share
 from tests.programs.together import all_well, main
 
 CARRIERS = ("pinned", "aware", "nccl")
@@ -62,12 +65,23 @@ def choosing(name: str, nccl: doubles.Nccl, shapes: list[tuple[int, int]]) -> An
     return choose
 
 
+def watching(shapes: list[tuple[int, int]]) -> Any:
+    """The choice by detection, which must be NCCL."""
+
+    def choose(world: World, may_nccl: bool = True) -> Choice:
+        found = carrier_choice.choose(world, may_nccl)
+        assert isinstance(found.carrier, ByNccl), found.refused
+        return Choice(watched(found.carrier, shapes), ())
+
+    return choose
+
+
 @dataclass(frozen=True)
 class Installed:
     """A carrier that transfers of this process use: its NCCL, and rounds and halves of every stage."""
 
     name: str
-    nccl: doubles.Nccl
+    nccl: doubles.Nccl | Passed
     shapes: list[tuple[int, int]]
 
     def wrong(self, halves: int) -> str:
@@ -80,8 +94,12 @@ class Installed:
         return "" if n or halves == 1 else f"never {halves} halves: {set(self.shapes)}"
 
 
-def install(name: str, pretends: bool) -> Installed:
-    """Let transfers of this process use a carrier."""
+def install(name: str, pretends: bool, real: bool = False) -> Installed:
+    """Let transfers of this process use a carrier: pretended, a double of NCCL, or the ``real`` one."""
+    shapes: list[tuple[int, int]] = []
+    if real:
+        setattr(cuda_peers, CHOOSE, watching(shapes))
+        return Installed(name, let_ranks_share(), shapes)
     nccl = doubles.Nccl(doubles.put_off if pretends else doubles.through_host)
     if pretends:
         pretend.install(f"gpu {MPI.COMM_WORLD.rank}", nccl)
@@ -89,7 +107,6 @@ def install(name: str, pretends: bool) -> Installed:
         import cupy
 
         cupy.cuda.nccl = nccl
-    shapes: list[tuple[int, int]] = []
     setattr(cuda_peers, CHOOSE, choosing(name, nccl, shapes))
     return Installed(name, nccl, shapes)
 
@@ -99,10 +116,11 @@ def program() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--carrier", choices=CARRIERS, required=True)
     parser.add_argument("--pretend", action="store_true")
+    parser.add_argument("--real", action="store_true")
     parser.add_argument("--round-bytes", type=int)
     args, rest = parser.parse_known_args()
     sys.argv[1:] = rest
-    installed = install(args.carrier, args.pretend)
+    installed = install(args.carrier, args.pretend, args.real)
     if args.round_bytes is not None:
         in_small_rounds(args.round_bytes)
     status = fuzz.program()

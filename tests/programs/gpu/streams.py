@@ -1,8 +1,8 @@
 """Transfers on several streams at once: nobody waits, sources are overwritten, results used at once.
 
 All of them share pinned memory for the largest.
-As in ``mpirun -n 4 python -m tests.programs.gpu.streams``; ``--carrier`` and ``--pretend``
-as for ``carrying``.
+As in ``mpirun -n 4 python -m tests.programs.gpu.streams``; ``--carrier``, ``--pretend``
+and ``--real`` as for ``carrying``.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def program() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--carrier", choices=carrying.CARRIERS)
     parser.add_argument("--pretend", action="store_true")
+    parser.add_argument("--real", action="store_true")
     parser.add_argument("--transport", default="auto")
     parser.add_argument("--node-size", type=int)
     parser.add_argument("--round-bytes", type=int)
@@ -91,7 +92,7 @@ def program() -> int:
     if args.round_bytes is not None:
         carrying.in_small_rounds(args.round_bytes)
     if args.carrier is not None:
-        carrying.install(args.carrier, args.pretend)
+        carrying.install(args.carrier, args.pretend, args.real)
     elif args.pretend:
         pretend.install(f"gpu {comm.rank}", doubles.Nccl(doubles.put_off))
     options = {

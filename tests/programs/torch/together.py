@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 import torch.distributed as dist
 
+from tests.fakes.nccl_hosts import host_of
+
 LIMIT_S = float(os.environ.get("REDIST_TEST_LIMIT_S", "90"))
+BACKEND = os.environ.get("REDIST_TEST_BACKEND", "gloo")
+"""Or nccl, between ranks that share a GPU."""
 
 
 def join() -> None:
@@ -19,8 +23,11 @@ def join() -> None:
     logging.disable(logging.WARNING)  # it warns of each fallback on each rank
     torch.set_num_threads(1)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if BACKEND == "nccl":
+        os.environ.update(host_of(rank))
+        torch.cuda.set_device(0)
     store = dist.FileStore(os.environ["STORE"], size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    dist.init_process_group(BACKEND, store=store, rank=rank, world_size=size)
 
 
 def main(program: Callable[[], int]) -> None:
