@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import grid, tile_shapes
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch, meet
-from redist.plan.topology import format_topology
 from redist.text.units import format_bytes
 
 Work = Callable[[], None]
@@ -207,7 +206,7 @@ def measure_case(
         plan, topology = transfer.plan, transfer.topology
     return {
         "case": case.name, "bytes": n_bytes, "steps": [str(step.op) for step in plan.steps],
-        "plan": plan.to_json(), "topology": format_topology(topology), "wrong": not all(comm.allgather(good)),
+        "plan": plan.to_json(), "topology": astuple(topology), "wrong": not all(comm.allgather(good)),
         "redist_in_a_row": in_a_row[0], "mpi_in_a_row": in_a_row[1],
         **{f"redist_{key}": getattr(mine, f"{key}_s") for key in ("low", "median", "high")},
         **{f"mpi_{key}": getattr(theirs, f"{key}_s") for key in ("low", "median", "high")},

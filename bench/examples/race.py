@@ -51,14 +51,19 @@ def table(data: dict[str, Any]) -> Tables:
 
 
 def both_times(times: Mapping[str, Any], rival: str) -> Row:
-    """Milliseconds of both ways and their ratio, quartiles against each other; a rival may be missing."""
+    """Milliseconds of both ways and their ratio; a rival may be missing."""
     ours, hand = times["redist"], times.get("hand")
     row: Row = {"redist ms": 1e3 * ours["median_s"]}
     if hand is None:
         return {**row, **dict.fromkeys((rival, "ratio", "from", "to"))}
-    ratio = ours["median_s"] / hand["median_s"]
-    ends = {"from": ours["low_s"] / hand["high_s"], "to": ours["high_s"] / hand["low_s"]}
-    return {**row, rival: 1e3 * hand["median_s"], "ratio": ratio, **ends}
+    return {**row, rival: 1e3 * hand["median_s"], **ratio_of(ours, hand)}
+
+
+def ratio_of(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Row:
+    """A ratio of medians, and quartiles against each other."""
+    ratio = ours["median_s"] / theirs["median_s"]
+    ends = {"from": ours["low_s"] / theirs["high_s"], "to": ours["high_s"] / theirs["low_s"]}
+    return {"ratio": ratio, **ends}
 
 
 def measure(n_bytes: int, repeat: int, only: str = "") -> dict[str, Any]:

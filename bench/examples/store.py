@@ -13,6 +13,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import redist
+from bench.examples.race import ratio_of
+from bench.peers.torch import join
 from bench.problems.installed import why_absent
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import in_turn, slowest_s
@@ -30,6 +34,7 @@ from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
 from redist import pgas
 from redist.measure.job import mpi_name
+from redist.measure.timing import Times
 
 IN_MEMORY = Path("/dev/shm")
 SHAPE, N_ARRAYS = (2048, 4096), 16
@@ -48,7 +53,10 @@ def run(n: int = 7, arrays: int = N_ARRAYS) -> Tables:
         for row in data["rows"]:
             if row["wrong"]:
                 raise WrongPlanError(f"cannot compare {row['what']}: {row['wrong']}")
-            rows += [_row(ranks, row, name) for name in row["times"]]
+            ours = row["times"]["redist"]
+            for name, times in row["times"].items():
+                about: Row = {"what": row["what"], "ranks": ranks, "by": name}
+                rows.append({**about, "ms": 1e3 * times["median_s"], **ratio_of(ours, times)})
     title = (
         f"Checkpoints of {arrays * 32} MiB in the page cache, {data['mpi']}, {os.cpu_count()} cores"
     )
@@ -60,27 +68,13 @@ def run(n: int = 7, arrays: int = N_ARRAYS) -> Tables:
     return (Table.of("checkpoints", title, rows, note, keys=3),)
 
 
-def _row(ranks: int, row: dict[str, Any], name: str) -> Row:
-    ours, other = row["times"]["redist"], row["times"][name]
-    return {
-        "what": row["what"],
-        "ranks": ranks,
-        "by": name,
-        "ms": 1e3 * other["median_s"],
-        "ratio": ours["median_s"] / other["median_s"],
-        "from": ours["low_s"] / other["high_s"],
-        "to": ours["high_s"] / other["low_s"],
-    }
-
-
 def measure(repeat: int, n_arrays: int) -> dict[str, Any]:
     """Measure all ways. **Collective over all ranks of the job.**"""
     comm = MPI.COMM_WORLD
-    with (
-        new_folder(comm, IN_MEMORY if IN_MEMORY.is_dir() else None) as folder,
-        new_folder(comm) as disk,
-        torch_group(comm, folder),
-    ):
+    if not why_absent("torch"):
+        join(comm)
+    in_memory = new_folder(comm, IN_MEMORY if IN_MEMORY.is_dir() else None)
+    with in_memory as folder, new_folder(comm) as disk:
         race = Race(comm, folder, n_arrays)
         rows = [
             race.compare("save", race._saves(), repeat, race._check_saved, race.clean),
@@ -101,26 +95,6 @@ def new_folder(comm: MPI.Intracomm, within: Path | None = None) -> Iterator[Path
         comm.Barrier()
         if comm.rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def torch_group(comm: MPI.Intracomm, folder: Path) -> Iterator[None]:
-    """A process group of PyTorch beside MPI's, if that is installed."""
-    if why_absent("torch"):
-        yield
-        return
-    import torch.distributed as dist
-
-    dist.init_process_group(
-        "gloo",
-        store=dist.FileStore(str(folder / "group"), comm.size),
-        rank=comm.rank,
-        world_size=comm.size,
-    )
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
 
 class Race:
@@ -163,24 +137,14 @@ class Race:
 
         found = {} if told else in_turn(ways, repeat, seconds)
         say(f"store: {what} on {self.comm.size} ranks")
-        times = {
-            name: dict(
-                zip(
-                    ("low_s", "median_s", "high_s"),
-                    np.quantile(one, (0.25, 0.5, 0.75)),
-                    strict=True,
-                )
-            )
-            for name, one in found.items()
-        }
+        times = {name: asdict(Times.of(one)) for name, one in found.items()}
         return {"what": what, "times": times, "wrong": told[0] if told else None}
 
     def clean(self) -> None:
         """All ways make new files."""
         if self.is_first:
             for path in self.folder.iterdir():
-                if path.name != "group":
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         self.comm.Barrier()
 
     # Saving
@@ -189,14 +153,9 @@ class Race:
         ways: Ways = {"redist": self._save, "raw": self._raw_write}
         if not why_absent("torch"):
             ways["PyTorch DCP"] = self._dcp_save
-        for library, way in (
-            ("zarr", self._zarr_save),
-            ("h5py", self._h5_save),
-            ("safetensors", self._st_save),
-        ):
-            if not why_absent(library):
-                ways[library] = way
-        return ways
+        alone = {"zarr": zarr_save, "h5py": h5_save, "safetensors": safetensors_save}
+        here = {library: way for library, way in alone.items() if not why_absent(library)}
+        return ways | {library: partial(self._alone, way) for library, way in here.items()}
 
     def _save(self) -> Path:
         path = self.folder / "ours.safetensors"
@@ -210,18 +169,20 @@ class Race:
             os.posix_fallocate(file, 0, self.n_bytes)
             os.close(file)
         self.comm.Barrier()
-        file = os.open(path, os.O_RDWR)
+        self._raw(os.pwrite, os.O_RDWR)
+        return path
+
+    def _raw(self, act: Callable[[int, Any, int], int], mode: int) -> None:
+        """Write or read this rank's tiles, each at its place in one file."""
+        file = os.open(self.folder / "raw", mode)
         for i, tile in enumerate(self.tiles.values()):
-            flat, at = (
-                memoryview(tile.data).cast("B"),
-                (i * self.comm.size + self.comm.rank) * tile.nbytes,
-            )
+            flat = memoryview(tile.data).cast("B")
+            at = (i * self.comm.size + self.comm.rank) * tile.nbytes
             while flat:
-                n = os.pwrite(file, flat, at)
+                n = act(file, flat, at)
                 flat, at = flat[n:], at + n
         os.close(file)
         self.comm.Barrier()
-        return path
 
     def _dcp_save(self) -> Path:
         import torch.distributed.checkpoint as dcp
@@ -242,54 +203,14 @@ class Race:
             for name, tile in tiles.items()
         }
 
-    def _whole(self) -> dict[str, Array]:
-        """All arrays on one rank, for those who write by one."""
+    def _alone(self, save: Callable[[Path, dict[str, Array]], None]) -> None:
+        """What one process does, which has all arrays, while the others wait."""
         if not hasattr(self, "_gathered"):
             found = {name: one.gather() for name, one in self.arrays.items()}
             self._gathered = found if self.is_first else {}
-        return self._gathered
-
-    def _alone(self, work: Callable[[], Any]) -> Any:
-        """What one process does, while the others wait."""
-        self._whole()
-        found = work() if self.is_first else None
+        if self.is_first:
+            save(self.folder / "alone", self._gathered)
         self.comm.Barrier()
-        return found
-
-    def _zarr_save(self) -> Any:
-        zarr = import_module("zarr")
-        path = self.folder / "zarr"
-
-        def work() -> None:
-            group = zarr.open_group(path, mode="w")
-            for name, one in self._whole().items():
-                made = group.create_array(
-                    name,
-                    shape=one.shape,
-                    chunks=(SHAPE[0] // 2, SHAPE[1]),
-                    dtype="f4",
-                    compressors=None,
-                )
-                made[:] = one
-
-        return self._alone(work) or path
-
-    def _h5_save(self) -> Any:
-        h5py = import_module("h5py")
-        path = self.folder / "h5"
-
-        def work() -> None:
-            with h5py.File(path, "w") as file:
-                for name, one in self._whole().items():
-                    file[name] = one
-
-        return self._alone(work) or path
-
-    def _st_save(self) -> Any:
-        save_file = import_module("safetensors.numpy").save_file
-
-        path = self.folder / "theirs.safetensors"
-        return self._alone(lambda: save_file(self._whole(), path)) or path
 
     def _check_saved(self, name: str, path: Any) -> str | None:
         if name != "redist":
@@ -314,18 +235,8 @@ class Race:
             ways["PyTorch DCP"] = self._dcp_load
         return ways
 
-    def _raw_read(self) -> Any:
-        file = os.open(self.folder / "raw", os.O_RDONLY)
-        for i, tile in enumerate(self.tiles.values()):
-            flat, at = (
-                memoryview(tile.data).cast("B"),
-                (i * self.comm.size + self.comm.rank) * tile.nbytes,
-            )
-            while flat:
-                n = os.preadv(file, [flat], at)
-                flat, at = flat[n:], at + n
-        os.close(file)
-        self.comm.Barrier()
+    def _raw_read(self) -> None:
+        self._raw(lambda file, flat, at: os.preadv(file, [flat], at), os.O_RDONLY)
 
     def _dcp_load(self) -> Any:
         import torch.distributed.checkpoint as dcp
@@ -360,3 +271,24 @@ class Race:
 
         ways: Ways = {"redist": background, "redist.save": lambda: redist.save(path, self.arrays)}
         return self.compare("step stalled by a synced save", ways, repeat, before=saver.wait)
+
+
+def zarr_save(path: Path, arrays: dict[str, Array]) -> None:
+    """By zarr: two uncompressed chunks for each array."""
+    group = import_module("zarr").open_group(path, mode="w")
+    for name, one in arrays.items():
+        chunks = SHAPE[0] // 2, SHAPE[1]
+        made = group.create_array(name, shape=SHAPE, chunks=chunks, dtype="f4", compressors=None)
+        made[:] = one
+
+
+def h5_save(path: Path, arrays: dict[str, Array]) -> None:
+    """By HDF5."""
+    with import_module("h5py").File(path, "w") as file:
+        for name, one in arrays.items():
+            file[name] = one
+
+
+def safetensors_save(path: Path, arrays: dict[str, Array]) -> None:
+    """By safetensors' own package."""
+    import_module("safetensors.numpy").save_file(arrays, path)

@@ -53,7 +53,7 @@ class DTensorGloo(Contender):
         from redist.torch.layouts import placements_of
 
         super().__init__(case, comm, ends)
-        _join(comm)
+        join(comm)
         self.label = f"DTensor {version('torch')} (gloo)"
         self._mesh = _mesh(case.source.mesh.axes)
         assert self.source_box is not None, "every rank is in the mesh"
@@ -114,18 +114,18 @@ def _mesh(axes: tuple[tuple[str, int], ...]) -> Any:
     return DeviceMesh("cpu", ranks, mesh_dim_names=tuple(name for name, _ in axes))
 
 
-def _join(comm: MPI.Intracomm) -> None:
+def join(comm: MPI.Intracomm) -> None:
     """Make a process group of all ranks of MPI, once. **Collective over `comm`.**"""
     from torch import distributed
 
     if not distributed.is_initialized():
-        from tests.programs.torch.together import join
+        from tests.programs.torch import together
 
         folder = tempfile.TemporaryDirectory() if comm.rank == 0 else None
         meeting = Path(comm.bcast(folder and folder.name)) / "meeting"
         who = {"RANK": comm.rank, "WORLD_SIZE": comm.size, "STORE": meeting}
         os.environ |= {name: str(value) for name, value in who.items()}
-        join()
+        together.join()
         atexit.register(_leave, folder)
 
 
@@ -154,9 +154,9 @@ class TorchPrograms(Programs):
         import torch
         from torch.distributed import device_mesh
 
-        from tests.programs.torch.together import join
+        from tests.programs.torch import together
 
-        join()
+        together.join()
         torch.set_grad_enabled(False)
         self.library, self.xp = f"DTensor {version('torch')}", TorchNames(torch)
         self._mesh = device_mesh.init_device_mesh("cpu", (devices,), mesh_dim_names=("x",))

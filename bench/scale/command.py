@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.problems.judge import WrongPlanError
 from bench.report.jobs import found_by, on_hosts
@@ -15,10 +13,10 @@ from bench.report.report import Row, Table, Tables
 from bench.scale.machine import Machine
 from bench.scale.paper import MACHINES, RANKS, cases_of, ways_of
 from bench.scale.paper import SIZES as TILE_SIZES
-from bench.scale.picture import draw
+from bench.scale.picture import COLOURS, Curves, draw
 from bench.scale.transfer import simulate
 from redist.plan.plan import Plan
-from redist.plan.topology import Topology
+from redist.plan.topology import Level, Topology
 from redist.text.units import format_bytes
 
 RATE_MBIT = 1000.0
@@ -29,8 +27,7 @@ WITHIN = 0.2
 SIZES, OTHER_SIZES = (2**21, 2**25), (2**23,)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """Hosts and ranks of each."""
 
     hosts: int
@@ -61,7 +58,8 @@ def run(
     tables = _checked(repeat) if check else []
     found = {name: _rows(name, ranks) for name in MACHINES if machine in ("", name)}
     if svg:
-        Path(svg).write_text(draw(_lines(found)), encoding="utf-8")
+        charts = {MACHINES[name].name: _charts(rows) for name, rows in found.items()}
+        Path(svg).write_text(draw(charts), encoding="utf-8")
     return (*tables, *(_paper_table(name, rows) for name, rows in found.items()))
 
 
@@ -77,23 +75,15 @@ def _checked(repeat: int) -> list[Table]:
         sizes = SIZES if shape in SHAPES else ()
         asked += predict(found, shape, sizes)
         others += predict(found, shape, [n for n in (*SIZES, *OTHER_SIZES) if n not in sizes])
-    missed = any(row["within 20 %"] != "yes" for row in asked)
-    about = f"links of {RATE_MBIT:g} Mbit/s, {found['mpi']}"
-    tables = {
-        "check": ("the cases of bench cluster", asked),
-        "others": ("other sizes and shapes", others),
-    }
-    return [
-        Table.of(
-            name, f"{title}; {about}", rows, f"{_good(rows)} of {len(rows)} within 20 %", keys=3,
-            is_wrong=missed and name == "check",
-        )
-        for name, (title, rows) in tables.items()
-    ]  # fmt: skip
-
-
-def _good(rows: Sequence[Row]) -> int:
-    return sum(row["within 20 %"] == "yes" for row in rows)
+    tables = []
+    titles = {"check": "the cases of bench cluster", "others": "other sizes and shapes"}
+    for (name, title), rows in zip(titles.items(), (asked, others), strict=True):
+        about = f"{title}; links of {RATE_MBIT:g} Mbit/s, {found['mpi']}"
+        good = sum(row["within 20 %"] == "yes" for row in rows)
+        note = f"{good} of {len(rows)} within 20 %"
+        wrong = name == "check" and good < len(rows)
+        tables.append(Table.of(name, about, rows, note, keys=3, is_wrong=wrong))
+    return tables
 
 
 def measure_shape(shape: Shape, sizes: Sequence[int], repeat: int) -> dict[str, Any]:
@@ -142,7 +132,8 @@ def predict(found: Mapping[str, Any], shape: Shape, sizes: Sequence[int]) -> lis
     machine = machine_of(found, shape)
     rows: list[Row] = []
     for row in (one for one in found["rows"] if one["bytes"] in sizes):
-        plan, topology = Plan.from_json(row["plan"]), topology_of(row["topology"])
+        plan, (levels, step_ps) = Plan.from_json(row["plan"]), row["topology"]
+        topology = Topology(tuple(Level(*level) for level in levels), step_ps)
         seconds = simulate(plan, machine, shape.hosts * shape.ranks, topology).seconds
         took = row["redist_median"]
         rows.append(
@@ -158,14 +149,6 @@ def predict(found: Mapping[str, Any], shape: Shape, sizes: Sequence[int]) -> lis
     return rows
 
 
-def topology_of(text: str) -> Topology:
-    """A topology from the text of its file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "topology.toml"
-        path.write_text(text, encoding="utf-8")
-        return Topology.load(path)
-
-
 # On paper
 
 
@@ -175,12 +158,13 @@ def _rows(name: str, ranks: Sequence[int]) -> list[Row]:
     for size, n_ranks in ((size, n_ranks) for size in TILE_SIZES for n_ranks in ranks):
         for case in cases_of(n_ranks, size):
             ways = ways_of(case, MACHINES[name], n_ranks)
+            naive = ways.naive_s if isinstance(ways.naive_s, str) else ways.naive_s * 1e3
             rows.append(
                 {
                     "case": case.name, "tile": format_bytes(size), "ranks": n_ranks,
                     "direct": ways.direct_s * 1e3, "level by level": ways.levels_s * 1e3,
-                    "naive": ways.why_not_naive or (ways.naive_s or 0.0) * 1e3,
-                    "direct / level by level": ways.direct_s / ways.levels_s, "quickest": ways.best,
+                    "naive": naive, "direct / level by level": ways.direct_s / ways.levels_s,
+                    "quickest": ways.best,
                     "steps of the plan for this machine": "; ".join(str(s.op) for s in ways.plan.steps),
                 }
             )  # fmt: skip
@@ -199,17 +183,12 @@ def _paper_table(name: str, rows: Sequence[Row]) -> Table:
     return Table.of(name, f"{MACHINES[name].name}: milliseconds, on paper", rows, *notes, keys=3)
 
 
-def _lines(
-    found: dict[str, list[Row]],
-) -> dict[str, dict[str, dict[str, list[tuple[float, float]]]]]:
-    """Points by machine, case and way: milliseconds against ranks, at the larger size."""
-    out: dict[str, dict[str, dict[str, list[tuple[float, float]]]]] = {}
-    for name, rows in found.items():
-        for row in (one for one in rows if one["tile"] == format_bytes(max(TILE_SIZES))):
-            for way in ("direct", "level by level", "naive"):
-                if isinstance(ms := row[way], float) and isinstance(n := row["ranks"], int):
-                    charts = out.setdefault(MACHINES[name].name, {}).setdefault(
-                        str(row["case"]), {}
-                    )
-                    charts.setdefault(way, []).append((float(n), ms))
-    return out
+def _charts(rows: Sequence[Row]) -> dict[str, Curves]:
+    """By case: milliseconds of every way against ranks, at the larger size."""
+    out: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for row in (one for one in rows if one["tile"] == format_bytes(max(TILE_SIZES))):
+        curves = out.setdefault(str(row["case"]), {})
+        for way in COLOURS:
+            if isinstance(ms := row[way], float) and isinstance(n := row["ranks"], int):
+                curves.setdefault(way, []).append((float(n), ms))
+    return dict(out)

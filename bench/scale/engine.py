@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,10 +27,18 @@ LITTLE = 1e-9
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """Something that has happened or will."""
+    """Something that has happened or will, and who waits for it."""
 
     done: bool = False
-    then: list[Callable[[], None]] = field(default_factory=list)
+    waiting: list[_Waiting] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A process, and how many events have not yet happened for which it waits."""
+
+    process: Process
+    missing: int
 
 
 @dataclass(slots=True, eq=False)
@@ -87,13 +95,7 @@ class Engine:
         self._active: list[_Activity] = []
         self._timers: list[tuple[float, int, Event]] = []
         self._count = itertools.count()
-        self._ready: list[Callable[[], None]] = []
-        self.used = np.zeros(len(rates))
-        """What every resource has passed so far, in amounts times coefficients."""
-
-    def used_of(self, name: Hashable) -> float:
-        """What a resource has passed so far."""
-        return float(self.used[self._numbers[name]])
+        self._ready: list[Process] = []
 
     def start(
         self,
@@ -101,9 +103,10 @@ class Engine:
         uses: Mapping[Any, float],
         weight: float = 1.0,
         delay_s: float = 0.0,
+        event: Event | None = None,
     ) -> Event:
         """Begin an activity; its event comes ``delay_s`` after its end. Uses nothing: at once."""
-        event = Event()
+        event = Event() if event is None else event
         known = tuple(
             (self._numbers[name], c) for name, c in uses.items() if c and name in self._numbers
         )
@@ -119,16 +122,9 @@ class Engine:
         heapq.heappush(self._timers, (self.now + seconds, next(self._count), event))
         return event
 
-    def follow(self, first: Event, then: Event) -> None:
-        """Let an event happen when another does."""
-        if first.done:
-            self._happen(then)
-        else:
-            first.then.append(lambda: self._happen(then))
-
     def spawn(self, process: Process) -> None:
         """Let a process run."""
-        self._ready.append(lambda: self._step(process))
+        self._ready.append(process)
 
     def run(self) -> float:
         """Run until nothing is left to happen; the time of the last event."""
@@ -151,10 +147,7 @@ class Engine:
         self.now += step
         going = []
         for one, rate, end in zip(self._active, rates.tolist(), ends.tolist(), strict=True):
-            moved = min(one.left, rate * step)
-            for number, coefficient in one.uses:
-                self.used[number] += moved * coefficient
-            one.left -= moved
+            one.left -= min(one.left, rate * step)
             if end <= step or one.left <= LITTLE * one.amount:
                 self.after(one.delay_s, one.event)
             else:
@@ -185,37 +178,20 @@ class Engine:
             level[stops], open_[stops] = at, False
         return level * weight
 
-    def _step(self, process: Process) -> None:
-        try:
-            events = next(process)
-        except StopIteration:
-            return
-        self._resume_after(process, events)
-
-    def _resume_after(self, process: Process, events: Iterable[Event]) -> None:
-        missing = [event for event in events if not event.done]
-        if not missing:
-            self._ready.append(lambda: self._step(process))
-            return
-        left = [len(missing)]
-
-        def one_less() -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                self._ready.append(lambda: self._step(process))
-
-        for event in missing:
-            event.then.append(one_less)
-
     def _happen(self, event: Event) -> None:
         event.done = True
-        for act in event.then:
-            act()
-        event.then.clear()
+        for one in event.waiting:
+            one.missing -= 1
+            if not one.missing:
+                self._ready.append(one.process)
 
     def _settle(self) -> None:
-        """Run all that can run now."""
+        """Let all go on who can, each until it waits for something or has ended."""
         while self._ready:
-            ready, self._ready = self._ready, []
-            for act in ready:
-                act()
+            process = self._ready.pop()
+            for events in process:
+                if missing := [event for event in events if not event.done]:
+                    one = _Waiting(process, len(missing))
+                    for event in missing:
+                        event.waiting.append(one)
+                    break

@@ -49,11 +49,8 @@ class PaperCase:
         """The whole array on every rank that takes part."""
         meshes = {self.source.mesh, self.target.mesh}
         n_ranks = sum(mesh.n_devices for mesh in meshes)
-        return ArrayType.parse(_whole(self.source), Mesh(x=n_ranks))
-
-
-def _whole(t: ArrayType) -> str:
-    return f"f64[{', '.join(map(str, t.shape))}]"
+        whole = f"f64[{', '.join(map(str, self.source.shape))}]"
+        return ArrayType.parse(whole, Mesh(x=n_ranks))
 
 
 def cases_of(n_ranks: int, tile_bytes: int) -> list[PaperCase]:
@@ -63,10 +60,7 @@ def cases_of(n_ranks: int, tile_bytes: int) -> list[PaperCase]:
     ['f64[4096{x}, 2048]', 'f64[131072{x}]']
     """
     mesh, half = Mesh(x=n_ranks), n_ranks // 2
-    here, there = (
-        Mesh({"x": half}, ranks=range(half)),
-        Mesh({"x": half}, ranks=range(half, n_ranks)),
-    )
+    here, there = (Mesh({"x": half}, ranks=range(k, k + half)) for k in (0, half))
     elems = tile_bytes // 8
     bits = int(math.log2(elems // n_ranks))
     rows, columns = n_ranks << (bits + 1) // 2, n_ranks << bits // 2
@@ -87,12 +81,11 @@ def cases_of(n_ranks: int, tile_bytes: int) -> list[PaperCase]:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Seconds of the three ways; None where one is not there, with the reason in ``why_not_naive``."""
+    """Seconds of the three ways, for naive the reason where it is not there; the plan level by level."""
 
     direct_s: float
     levels_s: float
-    naive_s: float | None
-    why_not_naive: str
+    naive_s: float | str
     plan: Plan
 
     @property
@@ -101,30 +94,27 @@ class Ways:
         ratio = self.direct_s / self.levels_s
         first = "level by level" if ratio > 1.02 else "direct" if ratio < 0.98 else "either"
         least = min(self.direct_s, self.levels_s)
-        return "naive" if self.naive_s is not None and self.naive_s < 0.98 * least else first
+        naive_wins = isinstance(self.naive_s, float) and self.naive_s < 0.98 * least
+        return "naive" if naive_wins else first
 
 
 def ways_of(case: PaperCase, machine: Machine, n_ranks: int) -> Ways:
     """Plan and simulate a case in all three ways."""
     direct = redist.synthesize(case.source, case.target, topology=FLAT, strategy="direct")
     levels = redist.synthesize(case.source, case.target, topology=machine.topology())
-    naive, why = _naive(case, machine, n_ranks)
-    return Ways(
-        simulate(direct, machine, n_ranks, by_class=True).seconds,
-        simulate(levels, machine, n_ranks, by_class=True).seconds,
-        naive,
-        why,
-        levels,
+    direct_s, levels_s = (
+        simulate(plan, machine, n_ranks, by_class=True).seconds for plan in (direct, levels)
     )
+    return Ways(direct_s, levels_s, _naive(case, machine, n_ranks), levels)
 
 
-def _naive(case: PaperCase, machine: Machine, n_ranks: int) -> tuple[float | None, str]:
-    """Bring everything everywhere, or add it up everywhere, and keep one's own part."""
+def _naive(case: PaperCase, machine: Machine, n_ranks: int) -> float | str:
+    """Bring everything everywhere, or add it up everywhere, and keep one's own part; or why not."""
     if case.target.tile_bytes == case.everywhere.tile_bytes:
-        return None, "is direct"
+        return "is direct"
     need = case.everywhere.tile_bytes + case.source.tile_bytes + case.target.tile_bytes
     if need > machine.memory_bytes:
-        return None, "does not fit"
+        return "does not fit"
     plan = redist.synthesize(case.source, case.everywhere, topology=FLAT, strategy="direct")
     seconds = simulate(plan, machine, n_ranks, by_class=True).seconds
-    return seconds + case.target.tile_bytes / machine.copy_rate, ""
+    return seconds + case.target.tile_bytes / machine.copy_rate

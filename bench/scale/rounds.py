@@ -149,17 +149,21 @@ class _Needs:
         return math.ceil(sum(part_elems(k.shape, parts) * k.count for k in kinds) * self.itemsize)
 
 
+Message = tuple[int, int, float, float]
+"""All that goes between a rank and a class at some distance: class, distance, bytes, how many messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoundWork:
-    """What a rank does in one round, in bytes; messages by (class, distance): bytes and number."""
+    """What a rank does in one round, in bytes."""
 
     pack: float
     unpack: float
     own: float
     near: float
     combine: float
-    sends: tuple[tuple[int, int, float, float], ...]
-    receives: tuple[tuple[int, int, float, float], ...]
+    sends: tuple[Message, ...]
+    receives: tuple[Message, ...]
 
 
 def work_of(share: StageShare, number: int, parts: int, packs_all: bool = False) -> RoundWork:
@@ -189,7 +193,11 @@ def work_of(share: StageShare, number: int, parts: int, packs_all: bool = False)
             near += n_bytes
         elif packs_all or not contiguous or kind.count > kind.peers:
             unpack += n_bytes
-    return RoundWork(pack, unpack, own, near, combine, _listed(sends), _listed(receives))
+    sent, received = (
+        tuple((peer, far, n_bytes, n) for (peer, far), (n_bytes, n) in one.items())
+        for one in (sends, receives)
+    )
+    return RoundWork(pack, unpack, own, near, combine, sent, received)
 
 
 def _add(messages: dict[tuple[int, int], list[float]], kind: Kind, n_bytes: float) -> None:
@@ -197,12 +205,6 @@ def _add(messages: dict[tuple[int, int], list[float]], kind: Kind, n_bytes: floa
     at[0] += n_bytes
     # the pieces of one peer are one message
     at[1] = at[1] + kind.peers if kind.peers > 1 else max(1.0, at[1])
-
-
-def _listed(
-    messages: dict[tuple[int, int], list[float]],
-) -> tuple[tuple[int, int, float, float], ...]:
-    return tuple((*key, *values) for key, values in messages.items())  # type: ignore[misc]
 
 
 @lru_cache(maxsize=4096)

@@ -8,12 +8,13 @@ under way before the end of this one.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from bench.scale.engine import Engine, Event, Gate, Process
 from bench.scale.machine import FAR, Machine
-from bench.scale.rounds import RoundWork, StageRounds, rounds_of, work_of
+from bench.scale.rounds import Message, RoundWork, StageRounds, rounds_of, work_of
 from bench.scale.shares import RankClass, StageShare, class_by_class, rank_by_rank
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
@@ -64,13 +65,11 @@ class _Simulation:
         self.plan, self.machine, self.n_ranks, self.classes = plan, machine, n_ranks, classes
         self.packs_all = machine.is_gpu
         self.one_node = n_ranks <= machine.ranks_per_node
-        self.n_stages = len(classes[0].stages)
-        self.rounds = [self._rounds(k) for k in range(self.n_stages)]
+        self.rounds = [self._rounds(k) for k in range(len(classes[0].stages))]
         self.engine = Engine(self._capacities())
         self.meeting = Gate(self.engine, len(classes), machine.meeting_s(n_ranks))
         self.on_node = self._node_gates()
-        self.arrived: dict[tuple[int, int, int, int, int], Event] = {}
-        self.works: dict[tuple[int, int, int], RoundWork] = {}
+        self.arrived: defaultdict[tuple[int, int, int, int, int], Event] = defaultdict(Event)
 
     def run(self) -> Simulated:
         for number in range(len(self.classes)):
@@ -103,67 +102,54 @@ class _Simulation:
             found["processors"] = machine.processors
         return found
 
-    def _node_gates(self) -> dict[int, Gate]:
-        """The ranks of a node meet; one that stands for all of them meets itself."""
+    def _node_gates(self) -> list[Gate]:
+        """By class: where the ranks of its node meet; one that stands for all of them meets itself."""
+        by_class = any(c.size > 1 for c in self.classes)
         gates: dict[int, Gate] = {}
+        found = []
         for number, c in enumerate(self.classes):
-            key = number if self._by_class else self.machine.node(c.rank)
-            gate = gates.setdefault(key, Gate(self.engine, 0, self.machine.node_meeting_s))
-            gate.size += 1
-        return gates
-
-    @property
-    def _by_class(self) -> bool:
-        return any(c.size > 1 for c in self.classes)
-
-    def _gate_of(self, number: int) -> Gate:
-        return self.on_node[
-            number if self._by_class else self.machine.node(self.classes[number].rank)
-        ]
+            key = number if by_class else self.machine.node(c.rank)
+            found.append(gates.setdefault(key, Gate(self.engine, 0, self.machine.node_meeting_s)))
+            found[-1].size += 1
+        return found
 
     def _in_node(self, number: int) -> int:
         """How many ranks of a class are in the node of the one that stands for it."""
         return min(self.classes[number].size, self.machine.ranks_per_node)
 
     def _in_pod(self, number: int) -> int:
-        pods = self.machine.nodes_per_pod
-        most = math.inf if pods is None else pods * self.machine.ranks_per_node
-        return int(min(self.classes[number].size, most))
+        size, nodes = self.classes[number].size, self.machine.nodes_per_pod
+        return size if nodes is None else min(size, nodes * self.machine.ranks_per_node)
 
     # What ranks do
 
     def _work(self, number: int, seconds: float) -> Event:
-        uses: dict[Hashable, float] = {("processor", number): 1.0}
-        uses["processors"] = float(self.classes[number].size)
+        uses = {("processor", number): 1.0, "processors": float(self.classes[number].size)}
         return self.engine.start(seconds, uses)
 
-    def _send(
-        self, number: int, peer: int, distance: int, n_bytes: float, share: float, messages: float
-    ) -> Event:
+    def _send(self, stage: int, k: int, number: int, message: Message, share: float) -> Event:
         """Start the messages of a round to one class; ``share`` is their part of all that is sent."""
+        peer, distance, n_bytes, n = message
         machine, classes = self.machine, self.classes
         ratio = classes[number].size / classes[peer].size
         mine, theirs = classes[number].rank, classes[peer].rank
-        uses: dict[Hashable, float] = {}
-
-        def use(name: Hashable, coefficient: float) -> None:
-            uses[name] = uses.get(name, 0.0) + coefficient
-
-        use(("rank", number, "out"), 1.0)
-        use(("rank", peer, "in"), ratio)
-        use(("node", machine.node(mine), "out"), float(self._in_node(number)))
-        use(("node", machine.node(theirs), "in"), ratio * self._in_node(peer))
+        uses: defaultdict[Hashable, float] = defaultdict(float)
+        uses["rank", number, "out"] += 1.0
+        uses["rank", peer, "in"] += ratio
+        uses["node", machine.node(mine), "out"] += self._in_node(number)
+        uses["node", machine.node(theirs), "in"] += ratio * self._in_node(peer)
         if distance == FAR:
-            use(("pod", machine.pod(mine), "out"), float(self._in_pod(number)))
-            use(("pod", machine.pod(theirs), "in"), ratio * self._in_pod(peer))
+            uses["pod", machine.pod(mine), "out"] += self._in_pod(number)
+            uses["pod", machine.pod(theirs), "in"] += ratio * self._in_pod(peer)
         # either end is at work on every message, while others are under way
-        each = machine.byte_s / 2 + messages * machine.message_s / n_bytes
-        use(("processor", number), each)
-        use(("processor", peer), ratio * each)
-        use("processors", 2 * each * classes[number].size)
+        each = machine.byte_s / 2 + _n_messages(n_bytes, n) * machine.message_s / n_bytes
+        uses["processor", number] += each
+        uses["processor", peer] += ratio * each
+        uses["processors"] = 2 * each * classes[number].size
         latency = machine.far_latency_s if distance == FAR else machine.latency_s
         weight = share * min(machine.rank_rate, machine.node_rate / machine.ranks_per_node)
-        return self.engine.start(n_bytes, uses, weight, latency)
+        arrival = self.arrived[stage, k, number, peer, distance]
+        return self.engine.start(n_bytes, uses, weight, latency, arrival)
 
     def _rank(self, number: int) -> Process:
         machine = self.machine
@@ -179,41 +165,42 @@ class _Simulation:
             yield from self._stage(number, k, share)
             in_place = bool(share.exports) or in_place
         if in_place:
-            yield [self._gate_of(number).enter()]
+            yield [self.on_node[number].enter()]
 
     def _stage(self, number: int, stage: int, share: StageShare) -> Process:
         machine, rounds = self.machine, self.rounds[stage]
         small = rounds.parts <= FEW_ROUNDS and share.source_bytes <= SMALL_BYTES
         pooled = small and bool(share.exports) and not self.packs_all
         if pooled:
-            yield [self._work(number, self._published(share, 0, rounds) / machine.copy_rate)]
+            yield [self._publish(number, share, rounds)]
         yield [self.meeting.enter()]
         n_rounds = rounds.parts if rounds.crosses or pooled else 1
         halves = rounds.halves if n_rounds > 1 else 1
-        posted: dict[int, list[Event]] = {}
+        posted: dict[int, tuple[RoundWork, list[Event]]] = {}
         for k in range(n_rounds):
             if k and pooled:
-                yield [self._work(number, self._published(share, k, rounds) / machine.copy_rate)]
+                yield [self._publish(number, share, rounds)]
             for ahead in range(k, min(k + halves, n_rounds)):
                 if ahead not in posted:
-                    work = self._work_of(number, stage, ahead, n_rounds)
-                    yield [self._work(number, self._pack_s(work))]
-                    posted[ahead] = self._post(number, stage, ahead, work)
+                    work = work_of(share, ahead, n_rounds, self.packs_all)
+                    pack_s = machine.round_s + work.pack / machine.copy_rate
+                    yield [self._work(number, pack_s)]
+                    posted[ahead] = work, self._post(number, stage, ahead, work)
             if k and pooled:
-                yield [self._gate_of(number).enter()]
-            yield from self._fetch(number, stage, k, n_rounds, posted.pop(k))
+                yield [self.on_node[number].enter()]
+            yield from self._fetch(number, stage, k, *posted.pop(k))
         opened = share.is_brought and share.target_bytes >= BROUGHT_BYTES
         if opened and bool(share.exports) and not self.packs_all:
-            yield [self._gate_of(number).enter()]
+            yield [self.on_node[number].enter()]
 
-    def _fetch(self, number: int, stage: int, k: int, n_rounds: int, sent: list[Event]) -> Process:
-        machine, work = self.machine, self._work_of(number, stage, k, n_rounds)
-        events = list(sent)
-        for peer, distance, _, _ in work.receives:
-            events.append(self._arrival(stage, k, peer, number, distance))
-        copies = work.own / machine.copy_rate + work.near / min(
-            machine.copy_rate, machine.near_rate
-        )
+    def _fetch(
+        self, number: int, stage: int, k: int, work: RoundWork, sent: list[Event]
+    ) -> Process:
+        machine = self.machine
+        came = (self.arrived[stage, k, peer, number, far] for peer, far, *_ in work.receives)
+        events = [*sent, *came]
+        near_rate = min(machine.copy_rate, machine.near_rate)
+        copies = work.own / machine.copy_rate + work.near / near_rate
         if work.combine:
             yield from self._wait(events)
         yield [self._work(number, copies)]
@@ -231,52 +218,27 @@ class _Simulation:
 
     def _post(self, number: int, stage: int, k: int, work: RoundWork) -> list[Event]:
         total = sum(n_bytes for _, _, n_bytes, _ in work.sends)
-        events = []
-        for peer, distance, n_bytes, n in work.sends:
-            cut = _n_messages(n_bytes, n)
-            event = self._send(number, peer, distance, n_bytes, n_bytes / total, cut)
-            events.append(event)
-            arrival = self._arrival(stage, k, number, peer, distance)
-            self.engine.follow(event, arrival)
-        return events
+        return [self._send(stage, k, number, one, one[2] / total) for one in work.sends]
 
-    def _arrival(self, stage: int, k: int, sender: int, receiver: int, distance: int) -> Event:
-        key = stage, k, sender, receiver, distance
-        return self.arrived.setdefault(key, Event())
-
-    def _work_of(self, number: int, stage: int, k: int, n_rounds: int) -> RoundWork:
-        key = number, stage, k
-        found = self.works.get(key)
-        if found is None:
-            share = self.classes[number].stages[stage]
-            found = self.works[key] = work_of(share, k, n_rounds, self.packs_all)
-        return found
-
-    def _pack_s(self, work: RoundWork) -> float:
-        """Seconds on the processor until the messages of a round are under way."""
-        machine = self.machine
-        return machine.round_s + work.pack / machine.copy_rate
-
-    def _published(self, share: StageShare, k: int, rounds: StageRounds) -> float:
+    def _publish(self, number: int, share: StageShare, rounds: StageRounds) -> Event:
+        """Copy what neighbours read in a round to where they read it."""
         n_bytes = sum(math.prod(shape) * n for shape, n in share.exports) * share.itemsize
-        return n_bytes / rounds.parts
+        return self._work(number, n_bytes / rounds.parts / self.machine.copy_rate)
 
     def _fresh_s(self, share: StageShare) -> float:
         """Seconds to get new pages for a tile between two steps that is not kept between calls."""
         plan = self.plan
         stages = TransferStages((plan,), 0, (), (homes_of(plan),))
-        placed_tiles = stages.placed_tiles()  # in the memory of the target
-        own = [
+        placed = stages.placed_tiles()  # in the memory of the target
+        if (0, share.target) in placed or share.target >= max(1, len(plan.steps)):
+            return 0.0
+        held = sum(
             t.tile_bytes
             for k, t in enumerate(plan.types)
-            if (0, k) not in placed_tiles and stages.has_memory(0, k)
-        ]
-        held = sum(own)
+            if (0, k) not in placed and stages.has_memory(0, k)
+        )
         staging = max((step.staging_bytes for step in plan.steps), default=0)
-        between = share.target < max(1, len(plan.steps))
-        if (0, share.target) in placed_tiles:
-            return 0.0
-        if not between or held + staging <= plan.peak_bytes or share.source == share.target:
+        if held + staging <= plan.peak_bytes or share.source == share.target:
             return 0.0
         return share.target_bytes / self.machine.fresh_rate
 

@@ -74,18 +74,25 @@ def test_nothing_is_lost_or_made() -> None:
     capacities = {
         name: float(rate) for name, rate in zip("abcd", rng.uniform(1, 9, 4), strict=True)
     }
-    engine = Engine(capacities)
+    engine, ends = Engine(capacities), list[float]()
     want = dict.fromkeys("abcd", 0.0)
     for _ in range(40):
         uses = {name: float(rng.uniform(0.1, 2)) for name in rng.choice(list("abcd"), 2, False)}
         amount = float(rng.uniform(0.1, 5))
         for name, coefficient in uses.items():
             want[name] += amount * coefficient
-        engine.spawn(send(engine, [], amount, uses))
+        engine.spawn(send(engine, ends, amount, uses))
     seconds = engine.run()
+    assert len(ends) == 40 and max(ends) == seconds
     for name, rate in capacities.items():
-        assert engine.used_of(name) == pytest.approx(want[name])
         assert want[name] <= rate * seconds * (1 + 1e-9)
+
+
+def test_a_full_resource_passes_what_it_can() -> None:
+    rng = np.random.default_rng(8)
+    engine, amounts = Engine({"link": 3.0, "more": 100.0}), rng.uniform(0.1, 5, 20).tolist()
+    seconds = run(engine, *(send(engine, [], n, {"link": 2.0, "more": 1.0}) for n in amounts))
+    assert seconds == pytest.approx(2 * sum(amounts) / 3)
 
 
 def test_a_meeting_waits_for_the_last() -> None:
