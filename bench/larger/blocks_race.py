@@ -16,6 +16,7 @@ from dataclasses import astuple
 from functools import partial
 from tempfile import gettempdir
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from mpi4py import MPI
@@ -33,7 +34,6 @@ from redist.measure.job import mpi_name
 from redist.pgas.memory import BUFFERS, TileMemory
 from redist.pgas.programs.compile import limit_in_force
 from redist.pgas.programs.limited.limited_program import LimitedProgram
-from redist.pgas.programs.limited.report import busy_s
 from redist.pgas.programs.signature import sign
 from redist.pgas.spill.memory_limit import stored_tile
 from redist.runtime.lanes.spill_file import empty_aligned
@@ -84,18 +84,16 @@ def _by_dask(python: str, asked: dict[str, Any]) -> dict[str, Any] | None:
 def table(data: dict[str, Any], rival: dict[str, Any] | None) -> Table:
     """Medians, quartiles, and the aims."""
     times = {name: np.array(one) for name, one in data["times"].items()}
-    rows: list[Row] = []
     ours = times[POLICIES[0]]
-    for name, one in times.items():
-        # All of a turn were measured one right after the other: medians of their ratios.
-        beside = np.median(one / times[ALONE]), np.median(one / ours)
-        busy = float(np.median(data["cpu_s"][name]))
-        rows.append(_row(NAMES.get(name, name), one, busy, *map(float, beside)))
+    # All of a turn were measured one right after the other: medians of their ratios.
+    rows = [
+        _row(NAMES.get(name, name), one, one / times[ALONE], one / ours, data["cpu_s"][name])
+        for name, one in times.items()
+    ]
     if rival is not None:
-        one = np.array(rival["times"])
-        middle = float(np.median(one))
+        middle = np.median(rival["times"])
         beside = middle / np.median(times[ALONE]), middle / np.median(ours)
-        rows.append(_row(rival["library"], one, None, *map(float, beside)))
+        rows.append(_row(rival["library"], rival["times"], *beside))
     title = (
         f"{data['stack']}: {data['ranks']} ranks, {data['mpi']}, {os.cpu_count()} cores, weights of "
         f"{format_bytes(data['weight_bytes'])} in a file"
@@ -103,10 +101,14 @@ def table(data: dict[str, Any], rival: dict[str, Any] | None) -> Table:
     return Table.of("blocks", title, rows, *notes_of(data, times, rival))
 
 
-def _row(name: str, seconds: Any, busy: float | None, alone: float, ours: float) -> Row:
+def _row(name: str, seconds: Any, of_alone: Any, of_ours: Any, busy: Any = None) -> Row:
     low, middle, high = quartiles(seconds)
-    about: Row = {"way": name, "s": middle, "quartiles": f"{low:.2f}-{high:.2f}"}
-    return {**about, "processor s": busy, "of unlimited": alone, "of event-driven": ours}
+    beside = {"of unlimited": of_alone, "of event-driven": of_ours}
+    return {
+        "way": name, "s": middle, "quartiles": f"{low:.2f}-{high:.2f}",
+        "processor s": None if busy is None else float(np.median(busy)),
+        **{column: float(np.median(one)) for column, one in beside.items()},
+    }  # fmt: skip
 
 
 def notes_of(
@@ -158,14 +160,17 @@ def measure(sizes: list[int], share: float, repeat: int, folder: str) -> dict[st
     gc.collect()
     others = comm.allreduce(BUFFERS.live_bytes, MPI.MAX)
     step: Any = pgas.program(limit=others + budget, spill=folder)(forward)
-    within, arrays = fitted(step, *global_arrays(stack))
+    signature, limit = sign(global_arrays(stack), {}), limit_in_force(step.options)
+    arrays = list(signature.arrays)
+    within = step.compiler.find(signature, limit, runs=True)
+    assert isinstance(within, LimitedProgram) and within.fitted is not None, within
+    found, graph = within.fitted, within.fitted.graph
     say("larger: captured and planned")
     ways: dict[str, Callable[[], Any]] = {ALONE: lambda: alone(*given)}
     for name in POLICIES:
         ways[name] = partial(within.run, arrays, policy=LanePolicy(name))
     wrong = [name for name, way in ways.items() if error_of(way().gather(), want) > ERROR]
     rate = read_rate(comm, arrays)
-    loaded = comm.allreduce(graph_of(within).moved_bytes["load"])
     times: dict[str, list[float]] = {name: [] for name in ways}
     cpu: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(repeat):
@@ -173,17 +178,15 @@ def measure(sizes: list[int], share: float, repeat: int, folder: str) -> dict[st
             before = sum(os.times()[:2])
             times[name].append(slowest_s(comm, way))
             cpu[name].append(comm.allreduce(sum(os.times()[:2]) - before))
-        found = {name: (round(times[name][-1], 3), round(cpu[name][-1], 2)) for name in ways}
-        say(f"larger: turn {number}: seconds, and those of processors of all ranks: {found}")
-    within.run(arrays, records=True, policy=LanePolicy())
-    assert within.fitted is not None
+        last = {name: (round(times[name][-1], 3), round(cpu[name][-1], 2)) for name in ways}
+        say(f"larger: turn {number}: seconds, and those of processors of all ranks: {last}")
+    within.run(arrays, policy=LanePolicy())  # the last run is that whose bytes are counted
     return {
         "ranks": comm.size, "mpi": mpi_name(), "stack": str(stack), "weight_bytes": stack.weight_bytes,
-        "limit_bytes": budget, "peak_bytes": peak, "bound_bytes": within.fitted.bound_bytes,
-        "held_bytes": within.peak_bytes[0], "largest_node_bytes": largest_node_bytes(graph_of(within)),
-        "graph": str(graph_of(within)), "certificate": str(within.fitted.certificate),
-        "loaded_bytes": loaded, "read_bytes_per_s": rate, "times": times,
-        "cpu_s": cpu, "busy_s": busy_s(within.spans), "wrong": wrong,
+        "limit_bytes": budget, "peak_bytes": peak, "held_bytes": within.peak_bytes[0],
+        "largest_node_bytes": largest_node_bytes(graph), "certificate": str(found.certificate),
+        "loaded_bytes": comm.allreduce(graph.moved_bytes["load"]), "read_bytes_per_s": rate,
+        "times": times, "cpu_s": cpu, "wrong": wrong,
     }  # fmt: skip
 
 
@@ -198,21 +201,6 @@ def global_arrays(stack: BlockStack) -> tuple[Any, list[dict[str, Any]]]:
         for number in range(stack.n_layers)
     ]
     return pgas.asarray(x, type=cut_text(None, x.ndim)), weights
-
-
-def fitted(step: Any, *args: Any) -> tuple[LimitedProgram, list[Any]]:
-    """The program within its limit, and its arrays. **Collective over all ranks.**"""
-    signature, limit = sign(args, {}), limit_in_force(step.options)
-    assert limit is not None
-    within = step.compiler.find(signature, limit, runs=True)
-    assert isinstance(within, LimitedProgram), within
-    return within, list(signature.arrays)
-
-
-def graph_of(within: LimitedProgram) -> Any:
-    """The memory graph that a program runs."""
-    assert within.fitted is not None
-    return within.fitted.graph
 
 
 def read_rate(comm: MPI.Intracomm, arrays: list[Any]) -> float:
@@ -231,16 +219,12 @@ def read_rate(comm: MPI.Intracomm, arrays: list[Any]) -> float:
 @contextmanager
 def high_water() -> Iterator[list[int]]:
     """The most bytes that global arrays hold on this rank while a block runs."""
-    most, kind = [0], vars(TileMemory)
-    empty = kind["empty"]
+    most, empty = [0], TileMemory.empty
 
     def watched(self: TileMemory, *args: Any) -> Any:
         tile = empty(self, *args)
         most[0] = max(most[0], self.live_bytes)
         return tile
 
-    TileMemory.empty = watched  # type: ignore[method-assign, assignment]
-    try:
+    with patch.object(TileMemory, "empty", watched):
         yield most
-    finally:
-        TileMemory.empty = empty  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ import numpy as np
 
 from bench.larger.blocks import N_NUMBERS, fill
 from bench.larger.gpu_stacks import F32, GpuStack, StackKernels, bytes_of_shape
+from bench.report.figures import timed
 from redist.check.certify_memory import certify_memory
 from redist.offload.compile import compile_memory, least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
@@ -213,17 +214,16 @@ def torch_layers(
     return run
 
 
-def link_rate(values: StackOnGpu, repeats: int, now: Callable[[], float]) -> float:
-    """Bytes a second from pinned memory to the GPU, the best of several weights copied alone."""
-    number = max(
-        range(len(values.stack.weights)), key=lambda n: bytes_of_shape(values.stack.weights[n])
-    )
+def link_rate(values: StackOnGpu, repeats: int) -> float:
+    """Bytes a second from pinned memory to the GPU, the best of several copies of the largest weight."""
+    sizes = [bytes_of_shape(shape) for shape in values.stack.weights]
+    number = sizes.index(max(sizes))
     out = values.empty(values.stack.weights[number])
-    stream, best = values.cupy.cuda.Stream(non_blocking=True), 0.0
-    for _ in range(repeats):
-        start = now()
+    stream = values.cupy.cuda.Stream(non_blocking=True)
+
+    def copy() -> None:
         for _ in range(4):
             values.copied(number, out, stream)
         stream.synchronize()
-        best = max(best, 4 * out.nbytes / (now() - start))
-    return best
+
+    return 4 * sizes[number] / min(timed(copy)[0] for _ in range(repeats))

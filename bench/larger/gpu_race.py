@@ -114,10 +114,9 @@ def measure_stack(
     begin = time.perf_counter()
     values = StackOnGpu(stack, comm.rank)
     comm.Barrier()
-    alone = link_rate(values, 3, time.perf_counter) if comm.rank == 0 else 0.0
-    alone = comm.bcast(alone)
+    alone = comm.bcast(link_rate(values, 3) if comm.rank == 0 else 0.0)
     comm.Barrier()
-    together = comm.allreduce(link_rate(values, 3, time.perf_counter))
+    together = comm.allreduce(link_rate(values, 3))
     ways: dict[str, Run] = {ALONE: all_there(values)}
     want = values.cupy.asnumpy(ways[ALONE]())
     first_s = slowest_s(comm, ways[ALONE])
@@ -140,14 +139,13 @@ def measure_stack(
         f"{limit / largest_node_bytes(graph):.1f} times the largest node; link {alone / 1e9:.1f} GB/s alone, "
         f"{together / 1e9:.1f} GB/s all ranks together; set up in {time.perf_counter() - begin:.1f} s"
     )
-    wrong = {}
-    grown = 0
+    wrong, grown = {}, {}
+    pool = values.cupy.get_default_memory_pool()
+    pool_bytes = getattr(pool, "total_bytes", pool.used_bytes)
     for name, way in ways.items():
-        pool = values.cupy.get_default_memory_pool()
-        before = getattr(pool, "total_bytes", pool.used_bytes)()
+        before = pool_bytes()
         found = way()
-        after = getattr(pool, "total_bytes", pool.used_bytes)()
-        grown = after - before if name == LIMITED else grown
+        grown[name] = pool_bytes() - before
         wrong[name] = error_of(host_array(values, found), want)
         del found
     times = in_turn(ways, repeats, partial(slowest_s, comm))
@@ -157,7 +155,7 @@ def measure_stack(
     row = {
         "ranks": comm.size, "stack": stack.name, "layers": stack.n_layers, "rows": stack.rows,
         "weight_bytes": stack.weight_bytes, "limit_bytes": limit, "peak_bytes": peak,
-        "pool_grew_bytes": grown, "link_bytes_per_s": alone, "link_together_bytes_per_s": together,
+        "pool_grew_bytes": grown[LIMITED], "link_bytes_per_s": alone, "link_together_bytes_per_s": together,
         "compute_over_io": float(np.median(times[ALONE])) / io_s, "times": times,
         "wrong": any(one > ERROR for one in worst.values()),
     }  # fmt: skip
