@@ -112,14 +112,10 @@ class JaxChild:
 
     def close(self) -> None:
         """End the child."""
-        if self._child.stdin is not None:
-            self._child.stdin.close()
         try:
-            self._child.wait(10)
+            self._child.communicate(timeout=10)
         except subprocess.TimeoutExpired:
             self._child.kill()
-        if self._child.stdout is not None:
-            self._child.stdout.close()
 
 
 @lru_cache(maxsize=1)

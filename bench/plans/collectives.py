@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import redist
 from bench.plans import planning
@@ -27,20 +28,12 @@ SLOWEST = 3
 """So many slow problems are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A problem, and how it is to be planned."""
+class Answer(NamedTuple):
+    """Processor seconds to plan a problem, whether that was exact, time over the bound if there is one."""
 
-    problem: Problem
     strategy: str
     network: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Processor seconds to plan, whether the search was exact, else time over the bound, if there is one."""
-
-    question: Question
+    problem: str
     seconds: float
     exact: bool
     over_bound: float | None
@@ -49,37 +42,32 @@ class Answer:
 def run(n: int = 2000, seed: int = 0) -> Tables:
     """Plan ``n`` random problems under each strategy, networks in turn; then the largest mesh."""
     asked = [
-        Question(problem, strategy, list(TOPOLOGIES)[number // 2 % 2])
+        (problem, strategy, list(TOPOLOGIES)[number // 2 % 2])
         for strategy in STRATEGIES
         for number, problem in enumerate(problems(n, seed, ("even", "uneven"), DEVICES))
     ]
     found = in_fresh_process(_answer, asked)
     answers = list(track(found, len(asked), "planning with named collectives"))
     mesh = MESHES[-1] if n >= 100 else MESHES[0]
-    large = [
-        (name, strategy, next(in_fresh_process(_large_s, [(mesh, name, strategy)])))
-        for name in planning.PATTERNS
-        for strategy in STRATEGIES
-    ]
-    rows: list[Row] = [
-        {"pattern": name, "strategy": strategy, "s": seconds, "aim": met(seconds < LARGE_AIM_S)}
-        for name, strategy, seconds in large
-    ]
+    rows: list[Row] = []
+    for name, strategy in itertools.product(planning.PATTERNS, STRATEGIES):
+        (seconds,) = in_fresh_process(_large_s, [(mesh, name, strategy)])
+        aim = met(seconds < LARGE_AIM_S)
+        rows.append({"pattern": name, "strategy": strategy, "s": seconds, "aim": aim})
     title = f"Planning time on mesh {mesh}: {mesh.n_devices} devices"
     aim = f"aim: < {LARGE_AIM_S:.0f} s"
     return _table(answers), Table.of("devices", title, rows, aim, keys=2)
 
 
-def _answer(question: Question) -> Answer:
+def _answer(asked: tuple[Problem, str, str]) -> Answer:
     warm_up()
-    problem, topology = question.problem, TOPOLOGIES[question.network]
+    (problem, strategy, network), topology = asked, TOPOLOGIES[asked[2]]
     work = partial(redist.synthesize, problem.source, problem.target, topology=topology)
-    taken, plan = timed(partial(work, strategy=question.strategy), time.process_time)
+    taken, plan = timed(partial(work, strategy=strategy), time.process_time)
     judge(plan, topology)
-    ratio = None
-    if plan.search_bound:
-        ratio = (plan.time_ps + len(plan.steps)) / plan.search_bound
-    return Answer(question, taken, plan.search == "exact", ratio)
+    bound = plan.search_bound
+    over = (plan.time_ps + len(plan.steps)) / bound if bound else None
+    return Answer(strategy, network, str(problem), taken, plan.search == "exact", over)
 
 
 def _large_s(asked: tuple[redist.Mesh, str, str]) -> float:
@@ -96,9 +84,9 @@ def _table(answers: Sequence[Answer]) -> Table:
     rows: list[Row] = []
     notes: list[str] = []
     for strategy in STRATEGIES:
-        own = [a for a in answers if a.question.strategy == strategy]
+        own = [a for a in answers if a.strategy == strategy]
         for network in (*TOPOLOGIES, "all"):
-            some = [a for a in own if network in ("all", a.question.network)]
+            some = [a for a in own if network in ("all", a.network)]
             rows.append({"strategy": strategy, "network": network, **_figures(some)})
         worst, median = max(a.seconds for a in own), quantile([a.seconds for a in own], 0.5) or 0.0
         share = sum(a.exact for a in own) / len(own)
@@ -109,7 +97,7 @@ def _table(answers: Sequence[Answer]) -> Table:
             f"exact >= {EXACT_AIM:.0%} {met(share >= EXACT_AIM)}, "
             f"over the bound < {OVER_BOUND_AIM} {met((over or 1.0) < OVER_BOUND_AIM)}"
         )
-        slow = sorted(((a.seconds, str(a.question.problem)) for a in own), reverse=True)[:SLOWEST]
+        slow = sorted(((a.seconds, a.problem) for a in own), reverse=True)[:SLOWEST]
         notes += [f"{strategy}: {seconds:.2f} s for {text}" for seconds, text in slow]
     title = f"Planning with named collectives alone, {DEVICES[0]} to {DEVICES[-1]} devices"
     return Table.of("random", title, rows, *notes, keys=2)

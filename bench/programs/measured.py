@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -53,12 +54,15 @@ def measure_together(comm: MPI.Intracomm, pairs: int, has_outs: bool) -> tuple[f
         for _ in range(times):
             redist.redistribute(tiles, sources, targets, comm, out=outs if has_outs else None)
 
+    times = seconds_of_pairs(comm, [one_by_one, together], pairs)
+    return quartiles(times[:, 1] / times[:, 0])
+
+
+def seconds_of_pairs(comm: MPI.Intracomm, works: Sequence[Any], pairs: int) -> Any:
+    """Seconds of two ways, one right after the other, so many times: a row a pair. **Collective.**"""
     watch = Stopwatch.on(comm)
-    ratios: list[Any] = []
-    for _ in range(pairs):
-        single, whole = watch.in_turn([one_by_one, together], 1)
-        ratios.append(whole.median_s / single.median_s)
-    return quartiles(ratios)
+    turns = (watch.in_turn(works, 1) for _ in range(pairs))
+    return np.array([[times.median_s for times in turn] for turn in turns])
 
 
 REPEATS = 9

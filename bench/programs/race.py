@@ -12,7 +12,12 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.problems.judge import WrongPlanError
-from bench.programs.measured import measure_hosts, measure_products, measure_together
+from bench.programs.measured import (
+    measure_hosts,
+    measure_products,
+    measure_together,
+    seconds_of_pairs,
+)
 from bench.report.figures import met, quartiles, repeated, timed
 from bench.report.job import say
 from bench.report.jobs import found_by, on_hosts, on_ranks
@@ -20,7 +25,6 @@ from bench.report.report import Row, Table, Tables
 from examples import fft3d, hand_over, heat, kmeans, least_squares, power_iteration
 from redist import Mesh, pgas
 from redist.measure.job import mpi_name
-from redist.measure.timing import Stopwatch
 from tests.cluster.hosts import why_no_cluster
 
 
@@ -269,25 +273,14 @@ def measure_case(comm: MPI.Intracomm, case: ProgramCase) -> dict[str, Any]:
     got = step(*case.args)
     same = all(_bits(a) == _bits(b) for a, b in zip(_arrays(want), _arrays(got), strict=True))
     wrong = not all(comm.allgather(same))
-    watch = Stopwatch.on(comm)
     works = [repeated(function, *case.args) for function in (case.function, step)]
-    ratios, times = [], ([], [])  # type: ignore[var-annotated]
-    for _ in range(PAIRS):
-        pair = watch.in_turn(works, 1)
-        for kept, one in zip(times, pair, strict=True):
-            kept.append(one.median_s)
-        ratios.append(pair[1].median_s / pair[0].median_s)
-    low, middle, high = quartiles(ratios)
+    times = seconds_of_pairs(comm, works, PAIRS)
+    eager_s, program_s = np.median(times, axis=0).tolist()
     row = {
-        "name": case.name,
-        "what": case.what,
-        "aim": case.aim,
-        "wrong": wrong,
-        "eager_s": float(np.median(times[0])),
-        "program_s": float(np.median(times[1])),
-        "ratio": [low, middle, high],
+        "name": case.name, "what": case.what, "aim": case.aim, "wrong": wrong, "eager_s": eager_s,
+        "program_s": program_s, "ratio": quartiles(times[:, 1] / times[:, 0]),
         "figures": dict(step.graph(*case.args).figures),
-    }
+    }  # fmt: skip
     say(f"programs: {row}")
     return row
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -147,52 +147,37 @@ def class_by_class(
     plan: Plan, topology: Topology, machine: Machine, n_ranks: int
 ) -> list[RankClass]:
     """One class for the ranks of one mesh, or two if source and target have meshes of their own."""
-    members = _members(plan, n_ranks)
-    first = {number: ranks[0] for number, ranks in enumerate(members)}
-    class_of = np.zeros(n_ranks, dtype=np.int64)
-    for number, ranks in enumerate(members):
-        class_of[ranks] = number
-    got: dict[int, list[StageShare]] = {number: [] for number in first}
+    member = np.zeros(n_ranks, dtype=np.int64)
+    for number, mesh in enumerate(dict.fromkeys(t.mesh for t in plan.types)):
+        member[mesh.rank_array()] += 2**number
+    _, firsts, class_of, counts = np.unique(
+        member, return_index=True, return_inverse=True, return_counts=True
+    )
+    ranks, sizes = firsts.tolist(), counts.tolist()
+    stages: list[list[StageShare]] = []
     homes = homes_of(plan)
     for number, step in enumerate(plan.steps):
-        if is_view(step.action) and homes[number] == homes[number + 1]:
-            continue
-        for which, rank in first.items():
-            got[which] += _step_shares(plan, number, int(rank), topology, machine, class_of)
-    sizes = {number: len(ranks) for number, ranks in enumerate(members)}
-    return [
-        RankClass(
-            int(rank),
-            sizes[which],
-            tuple(
-                replace(
-                    share,
-                    given=_mirrored(which, k, got, sizes),
-                    is_local=all(shares[k].is_local for shares in got.values()),
-                )
-                for k, share in enumerate(got[which])
-            ),
-        )
-        for which, rank in first.items()
-    ]
+        if not (is_view(step.action) and homes[number] == homes[number + 1]):
+            found = (
+                _step_shares(plan, number, rank, topology, machine, class_of) for rank in ranks
+            )
+            stages += map(list, zip(*found, strict=True))
+    for shares in stages:
+        is_local = all(share.is_local for share in shares)
+        shares[:] = [
+            replace(share, given=_mirrored(which, shares, sizes), is_local=is_local)
+            for which, share in enumerate(shares)
+        ]
+    by_class = zip(*stages, strict=True) if stages else [()] * len(ranks)
+    return [RankClass(*one) for one in zip(ranks, sizes, by_class, strict=True)]
 
 
-def _members(plan: Plan, n_ranks: int) -> list[Ints]:
-    meshes = list(dict.fromkeys(t.mesh for t in plan.types))
-    member = np.zeros(n_ranks, dtype=np.int64)
-    for number, mesh in enumerate(meshes):
-        member[mesh.rank_array()] += 2**number
-    return [np.flatnonzero(member == key) for key in np.unique(member)]
-
-
-def _mirrored(
-    which: int, stage: int, got: Mapping[int, Sequence[StageShare]], sizes: Mapping[int, int]
-) -> tuple[Kind, ...]:
+def _mirrored(which: int, shares: Sequence[StageShare], sizes: Sequence[int]) -> tuple[Kind, ...]:
     """What a class gives: what the others get from it, shared evenly among its ranks."""
     given = []
-    for other, shares in got.items():
+    for other, share in enumerate(shares):
         scale = sizes[other] / sizes[which]
-        for kind in shares[stage].got:
+        for kind in share.got:
             if kind.peer == which and kind.distance != OWN:
                 count, peers = kind.count * scale, kind.peers * scale
                 given.append(replace(kind, peer=other, count=count, peers=peers))
