@@ -25,6 +25,7 @@ RANKS, FUSED_RANKS = 4, 16
 SIDE, HIDDEN = 4096, 1024
 Array = NDArray[Any]
 GRID = redist.Mesh(x=2, y=2)
+BLOCKS = f"{SIDE}^2 f64, blocks of {{}} to rows"
 
 
 def run(n: int = 15) -> Tables:
@@ -86,8 +87,7 @@ def copy_floor(nb: int, comm: MPI.Intracomm) -> ExamplePair:
         np.copyto(there, tile)
         return result
 
-    name = f"{SIDE}^2 f64, blocks of {nb} to rows"
-    return ExamplePair(name, "", "a copy of the tile", ours, theirs)
+    return ExamplePair(BLOCKS.format(nb), "", "a copy of the tile", ours, theirs)
 
 
 def packed(nb: int, comm: MPI.Intracomm) -> ExamplePair:
@@ -107,8 +107,7 @@ def packed(nb: int, comm: MPI.Intracomm) -> ExamplePair:
             places[:, x, :, :, y, :] = got[rank]
         return out
 
-    name = f"{SIDE}^2 f64, blocks of {nb} to rows"
-    return ExamplePair(name, "", "pack, Alltoall, unpack", ours, theirs)
+    return ExamplePair(BLOCKS.format(nb), "", "pack, Alltoall, unpack", ours, theirs)
 
 
 def own_buffers(nb: int, comm: MPI.Intracomm) -> ExamplePair:
@@ -116,7 +115,7 @@ def own_buffers(nb: int, comm: MPI.Intracomm) -> ExamplePair:
     theirs, tile = _dealt(comm, SIDE, nb)
     transfer = redist.Transfer(*_ends(SIDE, nb), comm)
     transfer.input[...] = tile
-    name = f"{SIDE}^2 f64, blocks of {nb} to rows, own buffers"
+    name = f"{BLOCKS.format(nb)}, own buffers"
     return ExamplePair(name, "", "any arrays", transfer, theirs)
 
 

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import geometric_mean
 from typing import TypeGuard
 
 from bench.report.report import Value, cell_text
 from bench.tables.markdown import RunNotes, table
-from bench.tables.stored import StoredRow, read
+from bench.tables.stored import read
 
 SHORT = ("redist, objective `bytes`", "redist, objective `time`", "XLA SPMD")
 """How the planners of the short table begin."""
 OURS = ("eager", "as written", "planned")
-
-
-def comparison() -> list[str]:
-    """Received bytes over the lower bound, memory, and what each planner cannot express."""
-    return _planners(read("comparison").rows)
-
-
-def comparison_short() -> list[str]:
-    """The same for three of them, without the last column."""
-    rows = [row for row in read("comparison").rows if row.what["planner"].startswith(SHORT)]
-    return _planners(rows, 1)
 
 
 def planning_growth() -> list[str]:
@@ -41,11 +29,17 @@ def planning_growth() -> list[str]:
     return [*table(columns, lines), *RunNotes(stored, rows).lines]
 
 
-def _planners(rows: Sequence[StoredRow], without: int = 0) -> list[str]:
+def planners(is_short: bool) -> list[str]:
+    """Received bytes over the lower bound, memory, and what each planner cannot express.
+
+    A short table has three planners, and not the last column.
+    """
     stored = read("comparison")
+    starts = SHORT if is_short else ""
+    rows = [row for row in stored.rows if row.what["planner"].startswith(starts)]
     notes = RunNotes(stored, rows)
     columns = ["", "cases", "received / lower bound", "memory", "cannot"]
-    shown = len(columns) - without
+    shown = len(columns) - is_short
     lines = []
     for row in rows:
         name, found = str(row.what["planner"]), row.found
@@ -59,17 +53,8 @@ def _planners(rows: Sequence[StoredRow], without: int = 0) -> list[str]:
     return [*table(columns[:shown], lines), *notes.lines]
 
 
-def received_beside() -> list[str]:
-    """Bytes: a workload a row, a way or a library a column."""
-    return _programs("received", "KiB")
-
-
-def times_beside() -> list[str]:
-    """Times, likewise."""
-    return _programs("times", "ms")
-
-
-def _programs(part: str, unit: str) -> list[str]:
+def programs(part: str, unit: str) -> list[str]:
+    """Bytes or times: a workload a row, a way or a library a column."""
     ours, others = read("layouts"), read("rivals")
     rows = ours.select(table=part)
     libraries = list(dict.fromkeys(str(row.what["by"]) for row in others.rows))

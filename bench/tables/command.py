@@ -18,15 +18,15 @@ ROOT = Path(__file__).parents[2]
 HEAD = 2
 """Lines of a table without rows."""
 SPECIAL: dict[str, Callable[[], list[str]]] = {
-    "comparison": beside.comparison,
-    "comparison-short": beside.comparison_short,
+    "comparison": lambda: beside.planners(False),
+    "comparison-short": lambda: beside.planners(True),
     "planning-growth": beside.planning_growth,
     "cpu-moves": moves.cpu_moves,
     "cpu-summary": moves.cpu_summary,
     "cpu-peers": moves.cpu_peers,
     "examples": lambda: _generic("examples", "programs"),
-    "layouts-received-beside": beside.received_beside,
-    "layouts-times-beside": beside.times_beside,
+    "layouts-received-beside": lambda: beside.programs("received", "KiB"),
+    "layouts-times-beside": lambda: beside.programs("times", "ms"),
     "gpu-packs": lambda: gpu.packs("kernels", " of f32"),
     "gpu-moves": gpu.moves,
     "gpu-more-packs": lambda: gpu.packs("more kernels", ", f32 where nothing else is said"),
