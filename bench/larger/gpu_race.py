@@ -6,7 +6,6 @@ it: all weights on the GPU, two buffers by hand, one vertex at a time, and PyTor
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.gpu.copies import need_gpu
-from bench.larger.blocks import error_of, largest_node_bytes
+from bench.larger.blocks import error_of
 from bench.larger.gpu_contenders import (
     Run,
     StackOnGpu,
@@ -70,15 +69,7 @@ def measure(stacks: dict[str, list[int]], repeat: int, device: str) -> dict[str,
 def table(data: Mapping[str, Any]) -> Tables:
     """Every way beside all weights there, limited beside every way."""
     rows: Sequence[Mapping[str, Any]] = data["rows"]
-    about = [
-        f"{row['ranks']} ranks, {row['stack']}: {row['layers']} layers, weights of "
-        f"{format_bytes(row['weight_bytes'])}, limit {format_bytes(row['limit_bytes'])} of "
-        f"{format_bytes(row['peak_bytes'])}, CuPy's pool grew by {format_bytes(row['pool_grew_bytes'])}; "
-        f"link {row['link_bytes_per_s'] / 1e9:.1f} GB/s alone, "
-        f"{row['link_together_bytes_per_s'] / 1e9:.1f} by all ranks; computing / loading "
-        f"{row['compute_over_io']:.1f}"
-        for row in rows
-    ]
+    about = [row["about"] for row in rows]
     title = (
         f"stacks of layers within a quarter of their memory, {rows[0]['rows']} rows of f32 a rank, "
         f"ranks share one GPU; {data['libraries']}"
@@ -111,7 +102,6 @@ def measure_stack(
     comm: MPI.Intracomm, stack: GpuStack, repeats: int, device: str
 ) -> dict[str, Any]:
     """All ways in turn, after one turn whose results are compared. **Collective over `comm`.**"""
-    begin = time.perf_counter()
     values = StackOnGpu(stack, comm.rank)
     comm.Barrier()
     alone = comm.bcast(link_rate(values, 3) if comm.rank == 0 else 0.0)
@@ -133,12 +123,6 @@ def measure_stack(
         ways[TORCH_ALONE] = torch_layers(values, torch, device, stays=True, pinned=True)
     limit = graph.places[0].limit_bytes or 0
     io_s = graph.moved_bytes["load"] * byte_fs / 1e15
-    say(
-        f"{comm.size} ranks, {stack.name}: {stack.n_layers} layers, {stack.rows} rows, weights of "
-        f"{format_bytes(stack.weight_bytes)}; limit {format_bytes(limit)} of {format_bytes(peak)}, "
-        f"{limit / largest_node_bytes(graph):.1f} times the largest node; link {alone / 1e9:.1f} GB/s alone, "
-        f"{together / 1e9:.1f} GB/s all ranks together; set up in {time.perf_counter() - begin:.1f} s"
-    )
     wrong, grown = {}, {}
     pool = values.cupy.get_default_memory_pool()
     pool_bytes = getattr(pool, "total_bytes", pool.used_bytes)
@@ -152,16 +136,18 @@ def measure_stack(
     worst = {name: comm.allreduce(one, MPI.MAX) for name, one in wrong.items()}
     values.close()
     free_pools(values.cupy, torch)
-    row = {
-        "ranks": comm.size, "stack": stack.name, "layers": stack.n_layers, "rows": stack.rows,
-        "weight_bytes": stack.weight_bytes, "limit_bytes": limit, "peak_bytes": peak,
-        "pool_grew_bytes": grown[LIMITED], "link_bytes_per_s": alone, "link_together_bytes_per_s": together,
-        "compute_over_io": float(np.median(times[ALONE])) / io_s, "times": times,
+    about = (
+        f"{comm.size} ranks, {stack.name}: {stack.n_layers} layers, weights of "
+        f"{format_bytes(stack.weight_bytes)}, limit {format_bytes(limit)} of {format_bytes(peak)}, "
+        f"CuPy's pool grew by {format_bytes(grown[LIMITED])}; link {alone / 1e9:.1f} GB/s alone, "
+        f"{together / 1e9:.1f} by all ranks; computing / loading {np.median(times[ALONE]) / io_s:.1f}"
+    )
+    said = {name: f"{one:.1e}{'' if one <= ERROR else ' WRONG'}" for name, one in worst.items()}
+    say(f"{about}; largest errors {said}")
+    return {
+        "ranks": comm.size, "stack": stack.name, "rows": stack.rows, "about": about, "times": times,
         "wrong": any(one > ERROR for one in worst.values()),
     }  # fmt: skip
-    said = {name: f"{one:.1e}{'' if one <= ERROR else ' WRONG'}" for name, one in worst.items()}
-    say(f"{stack.name}: largest errors {said}")
-    return row
 
 
 def libraries(device: str) -> str:
