@@ -44,14 +44,13 @@ def test_nccl_itself_on_one_rank() -> None:
         pytest.skip(said.partition("SKIP ")[2])
 
 
-REAL = ("--carrier", "nccl", "--real", "--transport", "mpi")
+REAL = ("--carrier", "nccl", "--real", "--node-size", "1")
 ROUNDS = ("--round-bytes", "4096")
 
 
 @needs_gpu
 @needs_mpi
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("rounds", [(), ROUNDS], ids=["whole", "in rounds"])
+@pytest.mark.parametrize(("ranks", "rounds"), [(2, ()), (4, ()), (2, ROUNDS)])
 def test_nccl_itself_between_ranks(ranks: int, rounds: tuple[str, ...]) -> None:
     n = sample(24, of=200)
     said = must_succeed("carrying", ranks, *REAL, *rounds, "--n", str(n), "--seed", str(ranks))

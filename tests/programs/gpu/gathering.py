@@ -21,7 +21,8 @@ Group = tuple[int, ...]
 Case = tuple[str, str, redist.Mesh, int, tuple[Group, ...]]
 LEAST, JOIN = "LEAST_RANKS", "NcclCommunicator"
 LINE, SQUARE = redist.Mesh(x=4), redist.Mesh(x=2, y=2)
-OPTIONS = {"transport": "mpi", "timeout_s": fuzz.TIMEOUT_S}
+BETWEEN: dict[bool, dict[str, Any]] = {False: {"transport": "mpi"}, True: {"node_size": 1}}
+"""How ranks of one machine come to send messages: transport mpi knows no NCCL of its own accord."""
 ALL = (0, 1, 2, 3)
 ROWS, COLUMNS = ((0, 1), (2, 3)), ((0, 2), (1, 3))
 CASES: tuple[Case, ...] = (
@@ -65,10 +66,11 @@ def wrong(comm: MPI.Comm, case: Case, seed: int, used: carrying.Installed) -> st
     """What is wrong with a case on this rank."""
     source, target, mesh, least, groups = case
     setattr(cuda_gather, LEAST, least)
+    options = {**BETWEEN["--real" in sys.argv], "timeout_s": fuzz.TIMEOUT_S}
     ends = [redist.ArrayType.parse(text, mesh) for text in (source, target)]
     del used.nccl.gathers[:], used.shapes[:]
     messages = used.nccl.groups
-    said = fuzz.wrong(comm, Problem("gather", *ends), "stream", seed, OPTIONS)
+    said = fuzz.wrong(comm, Problem("gather", *ends), "stream", seed, options)
     if said is not None:
         return str(said)
     have = {ranks for ranks, _ in used.nccl.gathers}

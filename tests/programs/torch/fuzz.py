@@ -25,7 +25,7 @@ from redist.runtime.simulator import simulate
 from redist.torch.layouts import to_torch
 from tests.problems.problems import Problem
 from tests.programs.mpi.cases import problems_for, random_values
-from tests.programs.torch.together import everywhere, main
+from tests.programs.torch.together import BACKEND, everywhere, main
 
 WAYS = ("auto", "messages", "views")
 NO_ARITHMETIC = ("u16", "u64", "f8e5m2")
@@ -97,7 +97,7 @@ def trial(
             wrong = "the source was modified"
         if (way, device) == ("messages", "cpu") and counted.n_bytes != move.received_bytes:
             wrong = f"messages of {counted.n_bytes} bytes, planned {move.received_bytes}"
-    total = torch.tensor(move.received_bytes)
+    total = torch.tensor(move.received_bytes, device=device if BACKEND == "nccl" else "cpu")
     dist.all_reduce(total)
     if int(total) != plan.received_bytes:
         wrong = f"received {int(total)} bytes, planned {plan.received_bytes}"
