@@ -134,14 +134,12 @@ def load(
     except RedistError as problem:
         error = problem
     plan = agreed(comm, "load", path, plan, error)
-    tell = teller(comm, "load", path, progress)
-    total, done = max(1, plan.held_bytes(comm.rank)), 0
+    tell = teller(comm, "load", path, progress, plan.held_bytes(comm.rank))
     loaded: dict[str, Array] = {}
     with Reader(comm, plan.stored, verify) as reader:
         for one in plan.wanted:
             loaded[one.name] = reader.array(one, device)
-            done += one.type.tile_bytes
-            tell(min(done, total), total)
+            tell(one.type.tile_bytes)
         reader.finish([*dict.fromkeys(part.name for one in plan.wanted for part in one.parts)])
     return loaded
 

@@ -192,7 +192,8 @@ def save(
     except RedistError as problem:
         error, comm = problem, comm_or_world(comm)
     draft = agreed(comm, "save", path, draft, error)
-    tell = teller(comm, "save", path, progress)
+    total = sum(header.n_bytes for header in draft.headers) // comm.size
+    tell = teller(comm, "save", path, progress, total)
     with new_files(comm, path, draft.sizes, sync=sync, replaces=OUR_FILES) as out:
         sums = write_all(out, draft, limit, tell, comm.size)
         if sync:
@@ -270,15 +271,12 @@ def write_all(
     """**Collective** where arrays are moved. Write this rank's part of all arrays; return its checksums."""
     sums = new_sums(draft.headers)
     rows = rows_of(draft, sums)
-    total = sum(header.n_bytes for header in draft.headers) // size
-    done = 0
     for one in draft.given:
         parts = draft.parts[one.name]
         if not parts:
             continue
         write_array(out, one, parts, draft.entries, rows, limit)
-        done += sum(draft.entries[part.name].nbytes for part in parts) // size
-        tell(done, total)
+        tell(sum(draft.entries[part.name].nbytes for part in parts) // size)
     return sums
 
 
@@ -317,6 +315,7 @@ def _is_whole(one: Given, parts: Sequence[Part]) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def rows_type(t: ArrayType) -> ArrayType:
     """The type whose first long dim is cut over all ranks of the mesh, which makes long runs in a file."""
     mesh = t.mesh

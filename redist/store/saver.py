@@ -34,7 +34,8 @@ from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.strided import canonical
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.files.disk import disk, remove_tree
-from redist.runtime.files.new_file import NewFile, Place, raise_if_any, said
+from redist.runtime.files.new_file import NewFile, raise_if_any
+from redist.runtime.files.place import Place, said
 from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of

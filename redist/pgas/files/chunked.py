@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from redist.errors import ReadError
 from redist.layout.tiles import Box
 from redist.pgas.files.hdf5_file import Hdf5Reader, hdf5_head
-from redist.pgas.files.heads import ArrayHead, Reader, StoreHead, xarray_fill, zarr_store
+from redist.pgas.files.heads import ArrayHead, Reader, StoreHead, is_zarr, xarray_fill, zarr_store
 from redist.pgas.files.npy import head_of
 
 Values = NDArray[Any]
@@ -55,7 +55,7 @@ def open_reader(head: ArrayHead) -> Reader:
 
 def _zarr_head(path: Path) -> StoreHead:
     store = zarr_store()
-    if not any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
+    if not is_zarr(path):
         raise ReadError(
             f"cannot read {str(path)!r}: it is a folder, and not a Zarr store: it has no zarr.json, "
             ".zarray or .zgroup"
@@ -96,7 +96,7 @@ class _ZarrReader:
 
     def __init__(self, head: ArrayHead) -> None:
         self._module = zarr_store()
-        self._store = self._module.CountedStore(head.path, read_only=True)
+        self._store = self._module.CountedStore(head.path)
         self._array = self._module.open_array(self._store, head.name)
         self._store.read_bytes = 0  # metadata do not count
 

@@ -9,6 +9,7 @@ import lzma
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -86,10 +87,10 @@ def read_csv(
     heads = look(comm, paths[0], lambda: heads_of(paths, dialect, header))
     columns = _columns(paths[0], heads[0], usecols, dialect.delimiter)
     reader = Reader(comm, dialect, columns, kind)
-    tell = teller(comm, "read", paths[0], progress)
+    tells = partial(teller, comm, "read", paths[0], progress)
     local, runs = [np.empty((0, len(columns)), kind)], []
     for path, head in zip(paths, heads, strict=True):
-        share = reader.read(Path(path), head, tell)
+        share = reader.read(Path(path), head, tells)
         local.append(share.rows)
         runs += share.runs
     target = wanted.check((sum(n for _, n in runs), len(columns)), kind)
@@ -264,6 +265,10 @@ class CsvShare(NamedTuple):
     runs: list[tuple[int, int]]
 
 
+Tells = Callable[[int | None], Tell]
+"""What says how far a rank has come with its range of a file, once the bytes of that are known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads files on all ranks, all in the same way."""
@@ -273,16 +278,16 @@ class Reader:
     columns: list[int]
     kind: np.dtype[Any]
 
-    def read(self, path: Path, head: CsvHead, tell: Tell) -> CsvShare:
+    def read(self, path: Path, head: CsvHead, tells: Tells) -> CsvShare:
         """**Collective.** The own rows of a file, or one error on all ranks."""
         comm, whole = self.comm, head.end is not None
-        rows, told = self._share(path, head, self._range(path, head), tell)
+        rows, told = self._share(path, head, self._range(path, head), tells)
         said: list[Told] = gather(comm, told, TIMEOUT_S)
         opened = [n % 2 for n in accumulate((one.quotes for one in said), initial=0)]
         if whole and any(opened[1:-1]):  # a range begins within quotes: from where those end, again
             begin = self._range(path, head, opened[comm.rank] == 1)[0]
             begins = [*gather(comm, begin, TIMEOUT_S), head.end]
-            rows, told = self._share(path, head, (begin, begins[comm.rank + 1]), tell)
+            rows, told = self._share(path, head, (begin, begins[comm.rank + 1]), tells)
             said = gather(comm, told, TIMEOUT_S)
         well = all(one.problem is None for one in said)
         if (opened[-1] if whole else well and opened[1]) and self.dialect.quote is not None:
@@ -318,13 +323,14 @@ class Reader:
         return lo, hi
 
     def _share(
-        self, path: Path, head: CsvHead, span: tuple[int, int | None], tell: Tell
+        self, path: Path, head: CsvHead, span: tuple[int, int | None], tells: Tells
     ) -> tuple[Values, Told]:
         """**Local.** Read the own lines, as far as they can be read."""
         got, counts = [np.empty((0, len(self.columns)), self.kind)], list[int]()
-        lines = quotes = done = 0
+        lines = quotes = 0
         quote = None if self.dialect.quote is None else self.dialect.quote.encode()
         lo, hi = span
+        tell = tells(None if hi is None else hi - lo)
         try:
             with readable(path), _open(path)[0] as file:
                 for number, piece in enumerate(pieces(file, lo, hi, quote=quote)):
@@ -338,8 +344,7 @@ class Reader:
                         counts.append(len(found))
                     lines += piece.count(b"\n") + (not piece.endswith(b"\n"))
                     quotes += 0 if quote is None else piece.count(quote)
-                    done += len(piece)
-                    tell(done, done if hi is None else hi - lo)
+                    tell(len(piece))
         except ReadError as problem:
             return got[0], Told(lines, quotes, (0,), str(problem), is_line=False)
         rows = np.concatenate(got)

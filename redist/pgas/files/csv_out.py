@@ -69,7 +69,7 @@ def write_csv(
         )
     limit = within(table.arrays[0], limit_bytes)
     comm = table.comm
-    tell = teller(comm, "write", file, progress)
+    tell = teller(comm, "write", file, progress, table.rows * table.row_bytes)
     packed = os.fspath(file).endswith(".gz")
     rows = max(1, limit // 2 // (FIELD_BYTES * max(1, table.width))) * comm.size
     with new_file(comm, file) as out:
@@ -77,7 +77,7 @@ def write_csv(
             b"" if names is None else (mark.join(_quoted(n, mark) for n in names) + "\n").encode()
         )
         text = text if comm.rank == 0 else b""
-        end = done = 0
+        end = 0
         blocks = table.blocks(rows, line_mesh(comm.size), limit) if table.rows else (None,)
         for block in blocks:
             with out.own_part():
@@ -86,8 +86,7 @@ def write_csv(
             sizes = out.gather(len(text))
             out.write(text, end + sum(sizes[: comm.rank]))
             end, text = end + sum(sizes), b""
-            done = min(table.rows, done + rows)
-            tell(done * table.row_bytes, table.rows * table.row_bytes)
+            tell(rows * table.row_bytes)
 
 
 def _names_in(path: str, header: Any, mark: str) -> list[str] | None:

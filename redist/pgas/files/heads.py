@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +19,10 @@ from redist.text.extras import install_line
 Values = NDArray[Any]
 KINDS = "biufcmMSU"
 """Elements that are bytes of one size."""
+
+
+ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")
+"""What a folder has if it is a Zarr store: one of these."""
 
 
 class ArrayHead(NamedTuple):
@@ -90,6 +95,19 @@ def zarr_store(verb: str = "read", error: type[RedistError] = ReadError) -> Any:
     """**Local.** The module that speaks with zarr, or an error that says what to install."""
     need("zarr", "Zarr", verb, error)
     return import_module("redist.pgas.files.zarr_store")
+
+
+def is_zarr(path: Path) -> bool:
+    """**Local.** Whether there is a Zarr store."""
+    return any((path / name).exists() for name in ZARR_FILES)
+
+
+def kind_in_the_way(path: Path) -> str | None:
+    """**Local.** What speaks against a store taking the place of what is there: only stores may go."""
+    if not path.exists() or is_zarr(path) or (path.is_dir() and not any(path.iterdir())):
+        return None
+    what = "a folder, and not a Zarr store" if path.is_dir() else "a file"
+    return f"it is {what}; give another name"
 
 
 def check_elements(path: str, name: str, dtype: np.dtype[Any], option: str = "") -> None:

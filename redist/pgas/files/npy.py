@@ -32,7 +32,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.tiles.tiled import own_box
 from redist.runtime.files.new_file import new_file
 from redist.runtime.ranks.world import Comm, comm_or_world
-from redist.text.units import format_bytes
+from redist.text.units import ceil_div, format_bytes
 
 Values = NDArray[Any]
 
@@ -174,14 +174,13 @@ def write_npy(
         )
     limit = within(a, limit_bytes)
     head = npy_head(a.shape, a.dtype)
-    tell, done, itemsize = teller(a.comm, "write", file, progress), 0, a.dtype.itemsize
+    tell = teller(a.comm, "write", file, progress, ceil_div(a.nbytes, a.comm.size))
     with new_file(a.comm, file, len(head) + a.nbytes) as out:
         if a.comm.rank == 0:
             out.write(head, 0)
         for part in own_parts(a, limit):
-            out.write(part.values, len(head) + part.first * itemsize)
-            done += part.values.nbytes
-            tell(done, -(-a.nbytes // a.comm.size))
+            out.write(part.values, len(head) + part.first * a.dtype.itemsize)
+            tell(part.values.nbytes)
 
 
 def npy_head(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:

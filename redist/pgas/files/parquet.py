@@ -182,7 +182,7 @@ def write_parquet(
     from_first(comm, lambda: bool(_parquet("write", WriteError)), TIMEOUT_S)
     limit = within(table.arrays[0], limit_bytes)
     rows = max(1, min(GROUP_BYTES, limit // 8) // max(1, table.row_bytes))
-    tell, done = teller(comm, "write", file, progress), 0
+    tell = teller(comm, "write", file, progress, table.rows * table.row_bytes)
     with new_file(comm, file) as out:
         groups = GroupWriter(out, table, names, compression) if comm.rank == 0 else None
         try:
@@ -190,8 +190,7 @@ def write_parquet(
             for block in table.blocks(rows, Mesh({"x": 1}, ranks=[0]), limit):
                 if groups is not None:
                     groups.write(block)
-                done = min(table.rows, done + rows)
-                tell(done * table.row_bytes, table.rows * table.row_bytes)
+                tell(rows * table.row_bytes)
         finally:
             if groups is not None:
                 groups.close()

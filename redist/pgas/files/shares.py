@@ -6,6 +6,7 @@ import lzma
 import math
 import os
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -90,21 +91,34 @@ def empty_rows(
         ) from error
 
 
-Tell = Callable[[int, int], None]
-"""Called with the bytes that this rank has done, and those that it has to do."""
+Tell = Callable[[int], None]
+"""Called with the bytes that this rank has done since the last call; by several threads, too."""
 SOON_S = 1.0
+UNIT_BYTES = 2**20
 
 
-def teller(comm: Comm, verb: str, file: File, progress: bool | None) -> Tell:
+def teller(
+    comm: Comm, verb: str, file: File, progress: bool | None, total_bytes: int | None
+) -> Tell:
     """**Local.** Say on rank 0 how far work on a file has come: on a terminal by a bar, if it takes long.
 
-    ``progress=True`` says it elsewhere too, in a line now and then, and False nowhere.
+    ``progress=True`` says it elsewhere too, in a line now and then, and False nowhere. ``total_bytes`` is
+    what this rank has to do, None if nobody knows.
     """
     if comm.rank or progress is False or not (progress or sys.stderr.isatty()):
-        return lambda done, total: None
+        return lambda n_bytes: None
     said = Progress(f"{verb} {Path(file).name}", after_s=SOON_S)
-    unit = 2**20
-    return lambda done, total: said(done // unit, max(1, total // unit), "MiB")
+    lock, done = threading.Lock(), 0
+
+    def tell(n_bytes: int) -> None:
+        nonlocal done
+        with lock:
+            done += n_bytes
+            units = done // UNIT_BYTES
+            total = units if total_bytes is None else max(1, total_bytes // UNIT_BYTES)
+            said(min(units, total), total, "MiB")
+
+    return tell
 
 
 def must_have_data(file: File) -> None:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -30,8 +31,11 @@ class Workers:
         self._pool.shutdown(cancel_futures=True)
 
     def each(self, function: Callable[[T], Any], items: Iterable[T]) -> None:
-        """**Local.** Call a function with every item, several at a time; the first error ends it."""
-        todo = [self._pool.submit(function, item) for item in items]
+        """**Local.** Call a function with every item, several at a time; the first error ends it.
+
+        What is set for this context, as the disk that is used, holds in the threads, too.
+        """
+        todo = [self._pool.submit(copy_context().run, function, item) for item in items]
         try:
             for one in todo:
                 one.result()

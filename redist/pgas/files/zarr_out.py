@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import math
-import os
-import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import ArgumentError, ArgumentTypeError, WriteError, error_in_words
+from redist.errors import ArgumentError, ArgumentTypeError, WriteError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box, box_of
 from redist.pgas.files.blocks import LEAST_BYTES, must_be_written, take_block, within
-from redist.pgas.files.heads import zarr_store
+from redist.pgas.files.heads import kind_in_the_way, zarr_store
 from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import File, teller
 from redist.pgas.files.workers import Workers
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.move import as_plain, resolve_pending
-from redist.runtime.ranks.agreement import from_first
-from redist.runtime.ranks.waiting import TIMEOUT_S, gather
-from redist.runtime.ranks.world import Comm
-from redist.text.units import ceil_div, format_bytes, ranks_in_words
+from redist.runtime.files.disk import make_folders
+from redist.runtime.files.new_file import new_tree
+from redist.text.units import ceil_div, format_bytes
 
 Values = NDArray[Any]
 CHUNK_BYTES = 4 * 2**20
@@ -66,23 +61,29 @@ def write_zarr(
     a = as_plain(resolve_pending(a.to_device("cpu") if a.memory.on_device else a))
     room, each = _room(a, units, limit_bytes)
     comm = a.comm
-    store = _NewStore(
-        comm, file, a, inner, units if shards is not None else None, codecs, dims, attributes
-    )
-    tell, done = teller(comm, "write", file, progress), 0
-    try:
-        with Workers(1) as workers, store.module.one_at_a_time():
+    tell = teller(comm, "write", file, progress, ceil_div(a.nbytes, comm.size))
+    n_bytes = a.nbytes if codecs == [] else 0  # of codecs nobody knows what they leave
+    with new_tree(comm, file, kind_in_the_way, lambda: n_bytes) as out, Workers(1) as workers:
+        with out.part_of_all():
+            module = zarr_store("write", WriteError)
+            if comm.rank == 0:
+                make_folders(out.data)
+                module.create_array(
+                    module.CountedStore(out.data, new=out.new), "", shape=a.shape, dtype=a.dtype,
+                    chunks=inner, shards=None if shards is None else units, codecs=codecs,
+                    attributes=attributes, dims=dims,
+                )  # fmt: skip
+        with out.own_part():
+            array = module.open_array(module.CountedStore(out.data, new=out.new), "", "r+")
+        with module.one_at_a_time():
             for box, n_ranks in _waves(a.shape, units, each, comm.size):
                 t = _cut(a, box, units, n_ranks)
                 tile = take_block(a, box, t, room)
-                if tile is not None and tile.size:
-                    own = _own_box(box, t, comm.rank)
-                    store.write(workers, own, np.asarray(tile), units)
-                    done += tile.nbytes
-                tell(done, -(-a.nbytes // comm.size))
-        store.finish()
-    finally:
-        store.close()
+                if tile is not None and tile.size and not out.failed:
+                    with out.own_part():
+                        own = _own_box(box, t, comm.rank)
+                        _write(module, array, workers, own, np.asarray(tile), units)
+                    tell(tile.nbytes)
 
 
 def _units(
@@ -188,92 +189,17 @@ def _own_box(box: Box, t: ArrayType, rank: int) -> Box:
     return tuple((lo + at, lo + end) for (lo, _), (at, end) in zip(box, own, strict=True))
 
 
-class _NewStore:
-    """A store that all ranks write, which has its name at the end."""
+def _write(
+    module: Any, array: Any, workers: Workers, box: Box, values: Values, units: tuple[int, ...]
+) -> None:
+    """**Local.** Write the units of a box."""
+    starts = [range(lo, hi, u) for (lo, hi), u in zip(box, units, strict=True)]
 
-    def __init__(
-        self, comm: Comm, file: File, a: Array, chunks: Sequence[int], shards: Sequence[int] | None,
-        codecs: Sequence[dict[str, Any]] | None, dims: Sequence[str] | None, attributes: Any,
-    ) -> None:  # fmt: skip
-        self.path, self._comm = os.fspath(file), comm
-        self._final = Path(os.path.realpath(self.path))
-        self._problem: str | None = None
-
-        def create() -> Path:
-            module = zarr_store("write", WriteError)
-            self._check()
-            new = self._final.with_name(f".{self._final.name[:200]}.{secrets.token_hex(6)}.tmp")
-            try:
-                module.create_array(
-                    module.CountedStore(new), "", shape=a.shape, dtype=a.dtype, chunks=chunks, shards=shards,
-                    codecs=codecs, attributes=attributes, dims=dims,
-                )  # fmt: skip
-            except Exception as problem:
-                shutil.rmtree(new, ignore_errors=True)
-                raise WriteError(f"cannot write {self.path!r}: {error_in_words(problem)}") from None
-            return new
-
-        self._new = from_first(comm, create, TIMEOUT_S)
-        self.module = zarr_store("write", WriteError)
-        self._store = self.module.CountedStore(self._new)
-        self._array = self.module.open_array(self._store, "", "r+")
-
-    def _check(self) -> None:
-        """**Local.** Raise if there can be no store of this name."""
-        if not self._final.parent.is_dir():
-            raise WriteError(
-                f"cannot write {self.path!r}: there is no folder {str(self._final.parent)!r}; make it first"
-            )
-        is_store = any(
-            (self._final / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")
+    def one(corner: tuple[int, ...]) -> None:
+        unit = tuple(
+            (at, min(at + u, hi)) for at, u, (_, hi) in zip(corner, units, box, strict=True)
         )
-        if self._final.exists() and not is_store:
-            what = "a folder, and not a Zarr store" if self._final.is_dir() else "a file"
-            raise WriteError(f"cannot write {self.path!r}: it is {what}; give another name")
+        where = tuple(slice(lo - at, hi - at) for (lo, hi), (at, _) in zip(unit, box, strict=True))
+        module.write_box(array, unit, values[where] if where else values)
 
-    def write(self, workers: Workers, box: Box, values: Values, units: tuple[int, ...]) -> None:
-        """**Local.** Write the units of a box; what fails is kept until all ranks finish."""
-        starts = [range(lo, hi, u) for (lo, hi), u in zip(box, units, strict=True)]
-
-        def one(corner: tuple[int, ...]) -> None:
-            unit = tuple(
-                (at, min(at + u, hi)) for at, u, (_, hi) in zip(corner, units, box, strict=True)
-            )
-            where = tuple(
-                slice(lo - at, hi - at) for (lo, hi), (at, _) in zip(unit, box, strict=True)
-            )
-            self.module.write_box(self._array, unit, values[where] if where else values)
-
-        if self._problem is None:
-            try:
-                workers.each(one, product(*starts))
-            except Exception as problem:
-                self._problem = f"cannot write {self.path!r}: {error_in_words(problem)}"
-
-    def finish(self) -> None:
-        """**Collective.** Give the store its name, or raise the same error on all ranks."""
-        if self._problem is None:
-            os.sync()
-        said = gather(self._comm, self._problem, TIMEOUT_S)
-        who = [rank for rank, text in enumerate(said) if text is not None]
-        if who:
-            raise WriteError(
-                f"{said[who[0]]} ({ranks_in_words(who, len(said))}); nothing has changed under that name"
-            )
-        from_first(self._comm, self._rename, TIMEOUT_S)
-
-    def _rename(self) -> bool:
-        old = self._new.with_suffix(".old")
-        try:
-            if self._final.exists():
-                self._final.replace(old)
-            self._new.replace(self._final)
-        except OSError as problem:
-            raise WriteError(f"cannot write {self.path!r}: {problem.strerror or problem}") from None
-        shutil.rmtree(old, ignore_errors=True)
-        return True
-
-    def close(self) -> None:
-        """**Local.** Remove what did not get its name."""
-        if self._comm.rank == 0:
-            shutil.rmtree(self._new, ignore_errors=True)
+    workers.each(one, product(*starts))

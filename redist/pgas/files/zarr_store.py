@@ -6,13 +6,15 @@ The only module that imports zarr; whoever needs it calls :func:`redist.pgas.fil
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import ByteRequest, SuffixByteRequest
@@ -21,6 +23,7 @@ from zarr.storage import LocalStore
 
 from redist.layout.tiles import Box
 from redist.pgas.files.workers import run_coroutine
+from redist.runtime.files.disk import disk, make_folders, write_bytes
 
 Values = NDArray[Any]
 REMEMBERED = 256
@@ -30,15 +33,14 @@ REMEMBERED = 256
 class CountedStore(LocalStore):  # type: ignore[misc]
     """A folder whose files appear whole, by a rename, and that counts the bytes of values.
 
-    ``temporary`` is a folder of the same file system for files that are not whole yet.
+    ``new`` is a folder of the same file system for files that are not whole yet; None for a store that is
+    only read. What changes goes through :func:`~redist.runtime.files.disk.disk`, one rank beside another.
     """
 
-    def __init__(
-        self, root: Path | str, *, read_only: bool = False, temporary: Path | None = None
-    ) -> None:
-        super().__init__(root, read_only=read_only)
+    def __init__(self, root: Path | str, *, new: Path | None = None) -> None:
+        super().__init__(root, read_only=new is None)
         self.read_bytes = self.written_bytes = 0
-        self._temporary, self._names = temporary, 0
+        self._new, self._token, self._names = new, secrets.token_hex(4), 0
         self._lock = threading.Lock()
         self._indices: dict[tuple[str, int], Buffer] = {}
 
@@ -65,24 +67,33 @@ class CountedStore(LocalStore):  # type: ignore[misc]
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a value to a file of another name, then give it its own."""
-        path = self.root / key
+        assert self._new is not None
+        path, data = self.root / key, value.as_array_like()
         with self._lock:
             self.written_bytes += len(value)
             self._names += 1
-            name = f"{os.getpid()}-{self._names}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = (
-            path.with_name(f".{path.name}.{name}")
-            if self._temporary is None
-            else self._temporary / name
-        )
+            new = self._new / f"{self._token}-{self._names}"
+        make_folders(path.parent)
         try:
-            with new.open("wb") as file:
-                file.write(value.as_buffer_like())
-            new.replace(path)
+            file = disk().create(new, 0, again=False)
+            try:
+                write_bytes(file, np.asarray(data), 0)
+            finally:
+                os.close(file)
+            disk().rename(new, path)
         except BaseException:
-            new.unlink(missing_ok=True)
+            with suppress(OSError):
+                disk().remove(new)
             raise
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a value unless there is one: groups that an array lies in."""
+        if not (self.root / key).exists():
+            await self.set(key, value)
+
+    async def delete(self, key: str) -> None:
+        """Remove a value, if there is one: chunks that have nothing but fill values are not stored."""
+        disk().remove(self.root / key)
 
 
 @contextmanager
@@ -164,7 +175,7 @@ def consolidate(store: CountedStore) -> None:
 
 def members(path: str) -> tuple[Any, dict[str, Any], bool]:
     """**Local.** What lies at a path: an array or a group, its members by name, and if it is consolidated."""
-    found = zarr.open(CountedStore(path, read_only=True), mode="r")
+    found = zarr.open(CountedStore(path), mode="r")
     if isinstance(found, zarr.Array):
         return found, {}, False
     inside = dict(found.members(max_depth=None))

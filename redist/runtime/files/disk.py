@@ -81,6 +81,21 @@ class Disk:
         """**Local.** Remove an empty folder."""
         path.rmdir()
 
+    def sync_all(self, path: Path) -> None:
+        """**Local.** Bring everything on the file system of a folder to the disk, names as well."""
+        try:
+            call = ctypes.CDLL(None, use_errno=True).syncfs
+        except AttributeError:
+            os.sync()
+            return
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            if call(folder):
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code))
+        finally:
+            os.close(folder)
+
     def sync_folder(self, path: Path) -> None:
         """**Local.** Bring the names in a folder to the disk, where the file system can."""
         folder = os.open(path, os.O_RDONLY)
@@ -112,9 +127,10 @@ def use_disk(other: Disk) -> Iterator[None]:
         _DISK.reset(token)
 
 
-def write_bytes(file: int, data: bytes, offset: int) -> None:
-    """**Local.** Write bytes at an offset."""
-    flat = np.frombuffer(data, np.uint8)
+def write_bytes(file: int, data: Any, offset: int) -> None:
+    """**Local.** Write bytes, or the bytes of an array without gaps, at an offset."""
+    flat = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else data
+    flat = np.frombuffer(flat, np.uint8)
     disk().carry(WRITE, file, flat, offset, (1,), None)
 
 
@@ -141,11 +157,44 @@ def take_name(path: Path, final: Path, sync: bool) -> bool:
     return swaps
 
 
+def make_folders(path: Path) -> None:
+    """**Local.** Make a folder and those that it lies in, where they are not there; others may do so too."""
+    if not path.is_dir():
+        make_folders(path.parent)
+        with contextlib.suppress(FileExistsError):
+            disk().make_folder(path)
+
+
 def remove_tree(path: Path) -> None:
-    """**Local.** Remove a file, or a folder and the files in it."""
+    """**Local.** Remove a file, or a folder and all that is in it."""
     if path.is_dir() and not path.is_symlink():
         for one in path.iterdir():
-            disk().remove(one)
+            remove_tree(one)
         disk().remove_folder(path)
     else:
         disk().remove(path)
+
+
+def is_at(file: int, path: Path) -> bool:
+    """**Local.** Whether a path still leads to an open file or folder."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(file))
+
+
+def bytes_below(path: Path) -> int:
+    """**Local.** The bytes of all files at a path.
+
+    >>> bytes_below(Path("no such file"))
+    0
+    """
+    if path.is_file():
+        return path.stat().st_size
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118
+    return total

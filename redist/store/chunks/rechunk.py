@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
@@ -11,18 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from redist.errors import ArgumentError, RedistError, WriteError
-from redist.pgas.files.chunked import store_head
-from redist.pgas.files.heads import StoreHead, zarr_store
-from redist.pgas.files.shares import look, teller
-from redist.pgas.files.workers import default_threads
-from redist.runtime.ranks.agreement import all_agree, from_first
-from redist.runtime.ranks.waiting import TIMEOUT_S, gather
+from redist.pgas.files.chunked import open_reader, store_head
+from redist.pgas.files.heads import ZARR_FILES, ArrayHead, StoreHead, kind_in_the_way, zarr_store
+from redist.pgas.files.shares import look, readable, teller
+from redist.pgas.files.workers import Workers, default_threads
+from redist.runtime.files.disk import bytes_below, disk, remove_tree
+from redist.runtime.files.new_file import NewTree, new_tree
+from redist.runtime.files.place import make_file
+from redist.runtime.ranks.agreement import all_agree
+from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world
-from redist.store.chunks.over_ranks import all_or_none, compare_sums, one_at_a_time, run_array
+from redist.store.chunks.checksum import own_sum
 from redist.store.chunks.plan import RechunkPlan
 from redist.store.chunks.request import Sizes, codecs_from, plan_store
-from redist.store.chunks.targets import create
-from redist.store.chunks.unfinished import Unfinished, boot_id, stored_bytes
+from redist.store.chunks.run import ArrayRun, Flags
+from redist.store.chunks.targets import create, open_target
 from redist.text.units import format_bytes, format_seconds, room_from
 
 File = str | os.PathLike[str]
@@ -92,24 +96,107 @@ def rechunk(
     call = _Call(source, target, chunks, shards, limit_bytes, codec, threads, leave_out)
     began = time.monotonic()
     plan, head = _planned(call, comm, None)
-    folder = Unfinished(plan.target)
-    resumed = _begin(comm, plan, head, call, folder, overwrite)
-    tell = _teller(comm, plan, progress)
-    try:
-        with one_at_a_time(plan, head):
-            counted = [
-                run_array(comm, plan, n, head, folder, tell) for n in range(len(plan.arrays))
-            ]
-            if verify:
-                compare_sums(comm, plan, head, folder)
-        with all_or_none(comm, folder):
-            os.sync()
-        from_first(comm, lambda: folder.finish(overwrite), TIMEOUT_S)
-    finally:
-        folder.leave()
-    every = gather(comm, counted, TIMEOUT_S)
+    codecs = codecs_from(codec)
+    total = sum(one.plan.request.array_bytes for one in plan.arrays) // comm.size
+    tell = teller(comm, "rechunk", plan.target, progress, total)
+    with contextlib.ExitStack() as stack:
+        if head.kind == "zarr" or not plan.to_npy:
+            stack.enter_context(zarr_store().one_at_a_time())
+        out = stack.enter_context(
+            new_tree(
+                comm, plan.target, lambda final: _in_the_way(final, overwrite),
+                lambda: _room(plan, head, codecs), _digest(plan, head, codec), overwrite,
+            )
+        )  # fmt: skip
+        with out.part_of_all():
+            if comm.rank == 0 and not out.data.exists():
+                create(plan, head, codecs, out, out.new / "store")
+                disk().rename(out.new / "store", out.data)
+        counted = [_run_array(comm, plan, n, head, out, tell) for n in range(len(plan.arrays))]
+        if verify:
+            _compare_sums(comm, plan, head, out)
+        every = out.gather(counted)
+        resumed = out.resumed
     read, written = (sum(one[i] for own in every for one in own) for i in (0, 1))
     return Rechunked(plan, read, written, time.monotonic() - began, resumed, verify)
+
+
+def _run_array(
+    comm: Comm, plan: RechunkPlan, number: int, head: StoreHead, out: NewTree,
+    tell: Callable[[int], None],
+) -> tuple[int, int]:  # fmt: skip
+    """**Collective.** Write one array of a plan; the bytes that this rank read and wrote."""
+    own, source = plan.arrays[number].plan, _head_of(head, plan.arrays[number].name)
+    with contextlib.ExitStack() as stack:
+        with out.part_of_all():
+            workers = stack.enter_context(Workers(own.way.threads))
+            done = stack.enter_context(
+                contextlib.closing(Flags(out.folder / f"done-{number}", own.units.n_boxes))
+            )
+            target = stack.enter_context(contextlib.closing(open_target(plan, number, source, out)))
+            with readable(source.path):
+                reader = stack.enter_context(contextlib.closing(open_reader(source)))
+        run = ArrayRun(own, source, comm.rank, reader, target, done, workers, out, tell)
+        n_done = out.gather(done.n_done)
+        if min(n_done) < own.units.n_boxes:
+            if own.way.kind == "scratch":
+                _through_scratch(comm, run, number, out)
+            else:
+                with out.part_of_all():
+                    run.direct()
+        return run.read_bytes, run.written_bytes
+
+
+def _through_scratch(comm: Comm, run: ArrayRun, number: int, out: NewTree) -> None:
+    """**Collective.** Fill a scratch file in the order of units, then write the units from it."""
+    path = out.folder / f"scratch-{number}-{run.plan.digest[:12]}"  # another way has another one
+    with out.part_of_all():
+        if comm.rank == 0 and not path.exists():
+            for old in (*out.folder.glob("scratch-*"), *out.folder.glob("done-scratch-*")):
+                remove_tree(old)
+            making = out.new / "scratch"
+            make_file(out.path, making, run.plan.request.array_bytes, 0, again=True)
+            disk().rename(making, path)
+    with out.part_of_all():
+        filled = Flags(out.folder / f"done-{path.name}", run.plan.blocks.n_boxes)
+        with contextlib.closing(filled):
+            run.fill_scratch(path, filled)
+    with out.part_of_all():
+        run.write_units(path)
+    with out.part_of_all():
+        if comm.rank == 0:
+            remove_tree(path)
+
+
+def _compare_sums(comm: Comm, plan: RechunkPlan, head: StoreHead, out: NewTree) -> None:
+    """**Collective.** Read both stores again; raise if the elements of an array differ."""
+    for one in plan.arrays:
+        source, sums = _head_of(head, one.name), (0, 0)
+        with out.own_part():
+            with readable(source.path):
+                before = own_sum(source, comm.rank, comm.size, one.plan.way.threads)
+            written = _head_of(store_head(out.data), "" if plan.to_npy else one.name)
+            sums = before, own_sum(written, comm.rank, comm.size, one.plan.way.threads)
+        every = out.gather(sums)
+        was, now = (sum(pair[i] for pair in every) % 2**64 for i in (0, 1))
+        if was != now:
+            raise out.discard(
+                f"{one.name or 'the array'} has checksum {was:016x} in the source and {now:016x} as written; "
+                "nothing is kept: check memory and disk, try again"
+            )
+
+
+def _head_of(head: StoreHead, name: str) -> ArrayHead:
+    return next(one for one in head.arrays if one.name == name)
+
+
+def _in_the_way(final: Path, overwrite: bool) -> str | None:
+    """**Local.** What speaks against a target of this name."""
+    if not final.exists():
+        return None
+    if not overwrite:
+        return "it exists; give another name, or overwrite=True (--overwrite)"
+    return kind_in_the_way(final) if final.is_dir() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,38 +258,10 @@ def _planned(call: _Call, comm: Comm, ranks: int | None) -> tuple[RechunkPlan, S
     ), head
 
 
-def _begin(
-    comm: Comm, plan: RechunkPlan, head: StoreHead, call: _Call, folder: Unfinished, overwrite: bool
-) -> bool:
-    """**Collective.** Make the folder of the run with an empty store in it, or go on with one."""
-    boots = gather(comm, boot_id(), TIMEOUT_S)
-    codecs = codecs_from(call.codec)
-
-    def begin() -> bool:
-        goes_on = folder.begin(_digest(plan, head, call.codec), boots, overwrite)
-        try:
-            folder.check_room(_room(plan, head, codecs))
-            if not folder.data.exists():
-                create(plan, head, codecs, folder.data.with_name("making"))
-                folder.data.with_name("making").replace(folder.data)
-        except RedistError:
-            folder.leave()
-            raise
-        except OSError as problem:
-            folder.leave()
-            raise folder.error(problem) from problem
-        except (ValueError, TypeError) as problem:
-            folder.leave()
-            raise WriteError(f"cannot rechunk to {plan.target!r}: {problem}") from problem
-        return goes_on
-
-    return from_first(comm, begin, TIMEOUT_S)
-
-
 def _digest(plan: RechunkPlan, head: StoreHead, codec: str | None) -> str:
     """What is written, from what: a run with the same digest goes on with the work of an earlier one."""
     path = Path(head.path)
-    meta = [path, *(path / name for name in ("zarr.json", ".zarray", ".zgroup", ".zmetadata"))]
+    meta = [path, *(path / name for name in (*ZARR_FILES, ".zmetadata"))]
     stamps = [one.stat().st_mtime_ns for one in meta if one.is_file()]
     arrays = [
         (one.name, one.new_chunks, one.new_shards, one.plan.request.units) for one in plan.arrays
@@ -217,18 +276,4 @@ def _room(plan: RechunkPlan, head: StoreHead, codecs: list[dict[str, Any]] | Non
     own = [heads[one.name].codecs if codecs is None else codecs for one in plan.arrays]
     target = sum(one.plan.request.array_bytes for one in plan.arrays)
     is_plain = plan.to_npy or any(one == [] for one in own)
-    return plan.scratch_bytes + (target if is_plain else min(target, stored_bytes(Path(head.path))))
-
-
-def _teller(comm: Comm, plan: RechunkPlan, progress: bool | None) -> Callable[[int], None]:
-    """**Local.** Say how far rank 0 has come with its share."""
-    say = teller(comm, "rechunk", plan.target, progress)
-    total = max(1, sum(one.plan.request.array_bytes for one in plan.arrays) // comm.size)
-    done = 0
-
-    def tell(n_bytes: int) -> None:
-        nonlocal done
-        done = min(total, done + n_bytes)
-        say(done, total)
-
-    return tell
+    return plan.scratch_bytes + (target if is_plain else min(target, bytes_below(Path(head.path))))

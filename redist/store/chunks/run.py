@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import TransferError
 from redist.layout.tiles import Box
 from redist.pgas.files.heads import ArrayHead, Reader
+from redist.pgas.files.shares import readable
 from redist.pgas.files.workers import Workers
-from redist.runtime.lanes.spill_file import write_all
-from redist.store.chunks.checksum import checksum
+from redist.runtime.files.disk import disk, write_bytes
+from redist.runtime.files.kernels import READ, carry_runs
+from redist.runtime.files.new_file import NewTree
 from redist.store.chunks.grids import Grid, extent, inside, place_of_piece, shared
 from redist.store.chunks.targets import Target
-from redist.store.chunks.unfinished import Flags
 from redist.store.chunks.ways import ArrayPlan
 
 Values = NDArray[Any]
@@ -41,7 +41,7 @@ class ArrayRun:
     target: Target
     units_done: Flags
     workers: Workers
-    failed: Path
+    out: NewTree
     tell: Callable[[int], None]
     scratch_read: int = 0
     scratch_written: int = 0
@@ -78,7 +78,7 @@ class ArrayRun:
             block = self.plan.blocks.nth(number)
             todo = [one for one in self._units_in(block) if not self.units_done[one]]
             if todo:
-                self._stop_if_failed()
+                self.out.stop_if_failed()
                 write = partial(self._write_unit, block, self._read_block(block))
                 self.workers.each(write, todo)
             self.tell(math.prod(extent(block)) * self.dtype.itemsize)
@@ -90,7 +90,7 @@ class ArrayRun:
             for number in self.own(self.plan.blocks):
                 block = self.plan.blocks.nth(number)
                 if not done[number]:
-                    self._stop_if_failed()
+                    self.out.stop_if_failed()
                     put = partial(self._put, file, block, self._read_block(block))
                     self.workers.each(put, map(self.plan.units.box, self.plan.units.met_by(block)))
                     done.set(number)
@@ -118,7 +118,8 @@ class ArrayRun:
         read = (
             self._pick if self.head.parts is None and self.plan.way.part is not None else self._read
         )
-        self.workers.each(partial(read, block, values), self._reads(block))
+        with readable(self.head.path):
+            self.workers.each(partial(read, block, values), self._reads(block))
         return values
 
     def _read(self, block: Box, values: Values, box: Box) -> None:
@@ -164,14 +165,14 @@ class ArrayRun:
 
     def _put(self, file: int, block: Box, values: Values, unit: Box) -> None:
         piece = shared(unit, block)
-        flat = np.ascontiguousarray(values[inside(piece, block)]).reshape(-1).view(np.uint8)
+        own = np.ascontiguousarray(values[inside(piece, block)])
         place = place_of_piece(piece, unit, self.plan.request.shape) * self.dtype.itemsize
-        write_all(file, flat, place, None)
+        write_bytes(file, own, place)
         with self._lock:
-            self.scratch_written += flat.nbytes
+            self.scratch_written += own.nbytes
 
     def _take_and_write(self, file: int, number: int) -> None:
-        self._stop_if_failed()
+        self.out.stop_if_failed()
         unit = self.plan.units.nth(number)
         values = np.empty(extent(unit), self.dtype)
         for index in self.plan.blocks.met_by(unit):
@@ -179,7 +180,7 @@ class ArrayRun:
             room = values[inside(piece, unit)]
             here = room if room.flags.c_contiguous else np.empty(room.shape, self.dtype)
             place = place_of_piece(piece, unit, self.plan.request.shape) * self.dtype.itemsize
-            read_all(file, here.reshape(-1).view(np.uint8), place)
+            carry_runs(READ, file, here.reshape(-1).view(np.uint8), place, (1,))
             if here is not room:
                 np.copyto(room, here)
         self.target.write(unit, values)
@@ -188,36 +189,29 @@ class ArrayRun:
             self.scratch_read += values.nbytes
             self.tell(values.nbytes // 2)
 
-    def _stop_if_failed(self) -> None:
-        if self.failed.exists():
-            raise Stopped("another rank failed")
 
+class Flags:
+    """A byte for each of some tasks, in a file that all ranks see: whether it is done."""
 
-class Stopped(TransferError):
-    """Another rank failed: there is no use in going on."""
+    def __init__(self, path: Path, n: int) -> None:
+        self._file = disk().create(path, 0, again=True)
+        read = os.pread(self._file, n, 0)
+        self._done = np.zeros(n, bool)
+        self._done[: len(read)] = np.frombuffer(read, np.uint8) != 0
 
+    def __getitem__(self, number: int) -> bool:
+        return bool(self._done[number])
 
-def read_all(file: int, data: Values, offset: int) -> None:
-    """**Local.** Read as many bytes as a buffer has."""
-    left = data.data
-    while left:
-        n = os.preadv(file, [left[: 2**30]], offset)
-        if not n:
-            raise OSError("a scratch file became shorter")
-        left, offset = left[n:], offset + n
+    @property
+    def n_done(self) -> int:
+        """How many were done when the file was opened, or have been by this rank since."""
+        return int(self._done.sum())
 
+    def set(self, number: int) -> None:
+        """**Local.** Note that a task is done."""
+        write_bytes(self._file, b"\1", number)
+        self._done[number] = True
 
-def sum_of(
-    reader: Reader, head: ArrayHead, grid: Grid, rank: int, ranks: int, workers: Workers
-) -> int:
-    """**Local.** This rank's share in the checksum of an array, read in the boxes of a grid."""
-    total = [0]
-
-    def add(number: int) -> None:
-        box = grid.nth(number)
-        values = np.empty(extent(box), head.dtype.newbyteorder("="))
-        reader.read(box, values)
-        total.append(checksum(values, box, head.shape))
-
-    workers.each(add, range(rank, grid.n_boxes, ranks))
-    return sum(total) % 2**64
+    def close(self) -> None:
+        """**Local.** Close the file."""
+        os.close(self._file)

@@ -14,7 +14,9 @@ from redist.errors import WriteError
 from redist.layout.tiles import Box
 from redist.pgas.files.heads import ArrayHead, StoreHead, zarr_store
 from redist.pgas.files.npy import npy_head
-from redist.runtime.lanes.spill_file import write_all
+from redist.runtime.files.disk import make_folders, write_bytes
+from redist.runtime.files.new_file import NewTree
+from redist.runtime.files.place import make_file
 from redist.store.chunks.grids import place_in_order
 from redist.store.chunks.plan import RechunkPlan
 
@@ -36,16 +38,23 @@ class Target(Protocol):
 
 
 def create(
-    plan: RechunkPlan, head: StoreHead, codecs: list[dict[str, Any]] | None, data: Path
-) -> None:
+    plan: RechunkPlan, head: StoreHead, codecs: list[dict[str, Any]] | None, out: NewTree, data: Path
+) -> None:  # fmt: skip
     """**Local**, on rank 0. Make the store without elements: groups, arrays and attributes."""
     heads = {one.name: one for one in head.arrays}
     if plan.to_npy:
-        (one,) = plan.arrays
-        _create_npy(heads[one.name], data)
+        only = heads[plan.arrays[0].name]
+        begin = npy_head(only.shape, only.dtype.newbyteorder("="))
+        make_file(out.path, data, len(begin) + only.n_bytes, 0, again=True)
+        file = os.open(data, os.O_WRONLY)
+        try:
+            write_bytes(file, begin, 0)
+        finally:
+            os.close(file)
         return
     module = zarr_store("write", WriteError)
-    store = module.CountedStore(data)
+    make_folders(data)
+    store = module.CountedStore(data, new=out.new)
     for name, attributes in head.groups.items():
         module.create_group(store, name, attributes)
     for one in plan.arrays:
@@ -62,19 +71,17 @@ def create(
         module.consolidate(store)
 
 
-def open_target(plan: RechunkPlan, number: int, head: ArrayHead, data: Path, new: Path) -> Target:
+def open_target(plan: RechunkPlan, number: int, head: ArrayHead, out: NewTree) -> Target:
     """**Local.** Open an array of the store to write units of it."""
-    if plan.to_npy:
-        return NpyTarget(head, data)
-    return ZarrTarget(plan.arrays[number].name, data, new)
+    return NpyTarget(head, out) if plan.to_npy else ZarrTarget(plan.arrays[number].name, out)
 
 
 class ZarrTarget:
     """An array of Zarr 3. Chunks and shards appear whole, by a rename."""
 
-    def __init__(self, name: str, data: Path, new: Path) -> None:
+    def __init__(self, name: str, out: NewTree) -> None:
         self._module = zarr_store("write", WriteError)
-        self._store = self._module.CountedStore(data, temporary=new)
+        self._store = self._module.CountedStore(out.data, new=out.new)
         self._array = self._module.open_array(self._store, name, "r+")
 
     @property
@@ -91,31 +98,23 @@ class ZarrTarget:
         self._store.close()
 
 
-def _create_npy(head: ArrayHead, data: Path) -> None:
-    begin = npy_head(head.shape, head.dtype.newbyteorder("="))
-    with data.open("wb") as file:
-        file.write(begin)
-        if head.n_bytes:
-            os.posix_fallocate(file.fileno(), 0, len(begin) + head.n_bytes)
-
-
 class NpyTarget:
     """A file of NumPy in C order; a unit is one run of it."""
 
-    def __init__(self, head: ArrayHead, data: Path) -> None:
+    def __init__(self, head: ArrayHead, out: NewTree) -> None:
         self._head = head
         self._offset = len(npy_head(head.shape, head.dtype.newbyteorder("=")))
-        self._file = os.open(data, os.O_WRONLY)
+        self._file = os.open(out.data, os.O_WRONLY)
         self._lock = threading.Lock()
         self.written_bytes = 0
 
     def write(self, box: Box, values: Values) -> None:
         """**Local.** Write one unit, whole."""
-        flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        own = np.ascontiguousarray(values)
         first = place_in_order(box, self._head.shape)
-        write_all(self._file, flat, self._offset + first * self._head.dtype.itemsize, None)
+        write_bytes(self._file, own, self._offset + first * self._head.dtype.itemsize)
         with self._lock:
-            self.written_bytes += flat.nbytes
+            self.written_bytes += own.nbytes
 
     def close(self) -> None:
         """**Local.** Close the file."""
