@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.programs.checks import Job, Run, items, must_hold
 from tests.programs.launch import default_mpi, one_worker, run
-from tests.programs.store.failures import FORMS, version_of
+from tests.programs.store.failures import FORMS, STORES, next_version, path_of, save, version_of
 from tests.tiers import THOROUGH, sample
 
 SEVERAL = "on more ranks, or once more another way"
+QUICK = {("file", 2, 0, 1): 6, ("file", 2, 1, 1): 1, ("npy", 2, 0, 1): 16}
+"""Which operation is the last of a rank in ``make test``: form, ranks, rank, and what is there before."""
+needs_zarr = pytest.mark.skipif(find_spec("zarr") is None, reason="needs zarr: make store has it")
 
 
 def jobs() -> Iterator[Job]:
@@ -25,7 +30,7 @@ def jobs() -> Iterator[Job]:
         failures = Run("store.failures", ("--quick",))
         memory = Run("store.memory", slow=SEVERAL)
         yield Job(ranks, (trips, named, expected, memory, *([failures] if ranks == 2 else [])))
-    for ranks in (2, 3):
+    for ranks in (1, 2, 3):
         yield Job(ranks, (Run("store.failures", slow=SEVERAL),))
     yield Job(2, (Run("store.round_trips", ("--n", "8"), SEVERAL),), ("REDIST_PURE",))
     yield Job(3, (Run("store.round_trips", ("--n", "8"), SEVERAL),), library="openmpi")
@@ -39,31 +44,34 @@ def test_check(job: Job, run: Run, check: str) -> None:
 @one_worker
 @pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 @pytest.mark.parametrize("old", [None, 1], ids=["new", "overwrite"])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    "form", [*FORMS, *(pytest.param(form, marks=needs_zarr) for form in STORES)]
+)
+@pytest.mark.parametrize(("ranks", "rank"), [(1, 0), (2, 0), (2, 1)])
 def test_a_rank_killed_at_any_operation_leaves_the_old_or_the_new_one(
-    tmp_path: Path, form: str, rank: int, old: int | None
+    tmp_path: Path, form: str, ranks: int, rank: int, old: int | None
 ) -> None:
-    """Each operation on the disk in turn: two of them in ``make test``, all in ``make test-all``."""
-    if not THOROUGH and (form, rank, old) not in (("file", 0, 1), ("file", 1, 1)):
-        pytest.skip("make test kills two ranks, make test-all all of them at every operation")
-    from tests.programs.store.failures import path_of, save
+    """Each operation on the disk in turn: three of them in ``make test``, all in ``make test-all``."""
+    first = QUICK.get((form, ranks, rank, old))
+    if not THOROUGH and first is None:
+        pytest.skip("make test kills three ranks, make test-all all of them at every operation")
 
     mpi = default_mpi()
     assert mpi is not None
     killed = 0
-    for at in range(40) if THOROUGH else (6 if rank == 0 else 1,):
+    for at in count() if THOROUGH else (first,):
         folder = tmp_path / str(at)
         folder.mkdir()
         if old is not None:
             save(folder, form, old)
         args = ("kill", str(folder), form, str(rank), str(at))
-        done = run("tests.programs.store.failures", 2, *args, limit_s=60)
+        done = run("tests.programs.store.failures", ranks, *args, limit_s=60)
         assert not done.left
         found = version_of(path_of(folder, form))
         assert found in (old, 2), done.output
-        save(folder, form, 3)
-        assert version_of(path_of(folder, form)) == 3
+        after = next_version(form, at)
+        save(folder, form, after)
+        assert version_of(path_of(folder, form)) == after
         if done.status == 0:
             assert found == 2
             break

@@ -1,7 +1,8 @@
 """Every operation on the disk fails once, on every rank: all ranks raise one error, and nothing is lost.
 
-As in ``mpirun -n 2 python -m tests.programs.store.failures``. With ``kill FOLDER FORM RANK K`` one rank of a
-save is killed at its operation ``K``.
+As in ``mpirun -n 2 python -m tests.programs.store.failures``: checkpoints and a rechunk to a file of NumPy;
+with ``--stores`` rechunks to Zarr stores and ``write_zarr``, which need zarr.
+With ``kill FOLDER FORM RANK K`` one rank is killed at its operation ``K``.
 """
 
 from __future__ import annotations
@@ -20,23 +21,30 @@ from mpi4py import MPI
 
 import redist
 from redist import WriteError, pgas
-from redist.runtime.files.disk import Disk, use_disk
+from redist.runtime.files.disk import Disk, remove_tree, use_disk
 from redist.runtime.files.kernels import carry_runs
 from tests.programs.together import all_well, main
 
 COMM = MPI.COMM_WORLD
-FORMS = ("file", "folder")
-CHECKS = (
-    *(f"{how} in {form}" for form in FORMS for how in ("EIO", "ENOSPC")),
-    "short writes",
-    "the next save resumes",
-)
+FORMS = ("file", "folder", "npy")
+"""A checkpoint as a file and as a folder, a rechunk to a file of NumPy."""
+STORES = ("direct", "scratch", "array")
+"""Rechunks to a Zarr store, directly and through a scratch file; a global array in a Zarr store."""
+RESUMED = ("npy", "direct", "scratch")
+"""What goes on with the work of an earlier call if that was the same."""
 KILLED = 9
 
 
 def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
     """What is checked; with ``--quick`` one kind of failure."""
-    return ("EIO in file",) if "--quick" in args else CHECKS
+    forms = STORES if "--stores" in args else FORMS
+    if "--quick" in args:
+        return tuple(f"EIO in {form}" for form in forms if form != "folder")
+    return (
+        *(f"{how} in {form}" for form in forms for how in ("EIO", "ENOSPC")),
+        *(f"short writes in {form}" for form in forms),
+        *(() if "--stores" in args else ("the next save resumes",)),
+    )
 
 
 class FaultyDisk(Disk):
@@ -82,18 +90,64 @@ def arrays(version: int) -> dict[str, Any]:
 
 
 def save(folder: Path, form: str, version: int) -> None:
-    options: dict[str, Any] = {"shard_bytes": 100} if form == "folder" else {}
-    redist.save(path_of(folder, form), arrays(version), **options)
+    """Write a version, whatever is there."""
+    path = path_of(folder, form)
+    match form:
+        case "file":
+            redist.save(path, arrays(version))
+        case "folder":
+            redist.save(path, arrays(version), shard_bytes=100)
+        case "array":
+            pgas.write_zarr(path, arrays(version)["rows"], chunks=(2, 2))
+        case "npy":
+            redist.rechunk(source(folder, form, version), path, overwrite=True, threads=1)
+        case _:
+            given = source(folder, form, version)
+            limit = least_bytes(given, path) if form == "scratch" else 2**30
+            redist.rechunk(given, path, (4, 1), limit_bytes=limit, overwrite=True, threads=1)
+
+
+def source(folder: Path, form: str, version: int) -> Path:
+    """What a version is rechunked from, made once."""
+    rows = values(version)["rows"]
+    path = folder / f"{form}-{version}"
+    if COMM.rank == 0 and not path.exists():
+        if form == "npy":
+            with path.open("wb") as file:
+                np.save(file, np.asfortranarray(rows))
+        else:
+            import zarr
+
+            zarr.create_array(path, shape=rows.shape, chunks=(1, 3), dtype=rows.dtype)[...] = rows
+    COMM.Barrier()
+    return path
+
+
+def least_bytes(given: Path, path: Path) -> int:
+    """The limit that a scratch file alone keeps."""
+    try:
+        redist.plan_rechunk(given, path, (4, 1), limit_bytes=1, threads=1)
+    except redist.NoPlanError as error:
+        assert error.least_bytes is not None
+        return error.least_bytes
+    raise AssertionError("a plan for one byte")
 
 
 def path_of(folder: Path, form: str) -> Path:
-    return folder / ("w" if form == "folder" else "w.safetensors")
+    ends = {"file": ".safetensors", "folder": "", "npy": ".npy"}
+    return folder / f"w{ends.get(form, '.zarr')}"
 
 
 def version_of(path: Path) -> int | None:
     """Which version a checkpoint is, whole; None if there is none."""
     if not COMM.bcast(path.exists()):
         return None
+    if path.suffix in (".npy", ".zarr"):
+        rows = COMM.bcast(rows_in(path) if COMM.rank == 0 else None)
+        version = int(rows[0, 0]) // 100
+        if not np.array_equal(rows, values(version)["rows"]):
+            raise AssertionError(f"{path.name} is not of version {version}: {rows}")
+        return version
     found = {name: one.gather() for name, one in redist.load(path).items()}
     version = int(found["n"])
     for name, want in values(version).items():
@@ -102,13 +156,28 @@ def version_of(path: Path) -> int | None:
     return version
 
 
+def rows_in(path: Path) -> Any:
+    """The elements of a file of NumPy or a Zarr store, read by their own libraries."""
+    if path.suffix == ".npy":
+        return np.load(path)
+    import zarr
+
+    return zarr.open_array(path, mode="r")[...]
+
+
+def next_version(form: str, at: int) -> int:
+    """What is written after a failure: the same again where that goes on with the work, or something else."""
+    return 2 if form in RESUMED and at % 3 else 3
+
+
 def failing(folder: Path, form: str, how: str) -> str | None:
     """Let every operation of every rank fail, new and overwriting."""
     path = path_of(folder, form)
     for rank, old in itertools.product(range(COMM.size), (None, 1)):
         for at in itertools.count():
             if COMM.rank == 0:
-                remove(path)
+                remove_tree(path)
+                remove_tree(path.with_name(f".{path.name}.part"))
             COMM.Barrier()
             if old is not None:
                 save(folder, form, old)
@@ -125,26 +194,22 @@ def failing(folder: Path, form: str, how: str) -> str | None:
             now = version_of(path)
             if now not in (old, 2) or (said is None and now != 2):
                 return f"operation {at} of rank {rank}: {old} became {now}, and all say {said}"
-            save(folder, form, 3)
-            if version_of(path) != 3:
+            after = next_version(form, at)
+            save(folder, form, after)
+            if version_of(path) != after:
                 return f"operation {at} of rank {rank}: the next save did not work"
+            left = COMM.bcast([one.name for one in folder.iterdir() if one.name.startswith(".")])
+            if left and form != "array":  # whose folder has a name of its own each time
+                return f"operation {at} of rank {rank}: {left} stay"
             if COMM.bcast(disk.count, rank) <= at:
                 break
     return None
 
 
-def remove(path: Path) -> None:
-    if path.is_dir():
-        for one in path.iterdir():
-            one.unlink()
-        path.rmdir()
-    path.unlink(missing_ok=True)
-
-
-def short(folder: Path) -> str | None:
+def short(folder: Path, form: str) -> str | None:
     with use_disk(ShortDisk()):
-        save(folder, "file", 5)
-    return None if version_of(path_of(folder, "file")) == 5 else "short writes lose something"
+        save(folder, form, 5)
+    return None if version_of(path_of(folder, form)) == 5 else "short writes lose something"
 
 
 def resumes(folder: Path) -> str | None:
@@ -174,12 +239,15 @@ def program() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(COMM.bcast(name))
         asked = checks_on(COMM.size, sys.argv)
-        for form, how in itertools.product(FORMS, ("EIO", "ENOSPC")):
-            if f"{how} in {form}" in asked:
-                status |= int(not all_well(COMM, f"{how} in {form}", failing(folder, form, how)))
-        for check, work in (("short writes", short), ("the next save resumes", resumes)):
-            if check in asked:
-                status |= int(not all_well(COMM, check, work(folder)))
+        for check in asked:
+            how, _, form = check.rpartition(" in ")
+            if check == "the next save resumes":
+                wrong = resumes(folder)
+            elif how == "short writes":
+                wrong = short(folder, form)
+            else:
+                wrong = failing(folder, form, how)
+            status |= int(not all_well(COMM, check, wrong))
         COMM.Barrier()
     return status
 

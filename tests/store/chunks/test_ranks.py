@@ -11,7 +11,14 @@ from redist import ReadError, WriteError, pgas
 from tests.programs.checks import Job, Run, items, must_hold
 
 HERE = find_spec("zarr") is not None and find_spec("h5py") is not None
-JOBS = [Job(n, (Run("pgas.rechunking"), Run("pgas.chunk_files"))) for n in (1, 2, 3)]
+FAILURES = Run(
+    "store.failures", ("--stores",), "every operation fails, on every rank, in every form"
+)
+JOBS = [
+    *(Job(n, (Run("pgas.rechunking"), Run("pgas.chunk_files"))) for n in (1, 2, 3)),
+    Job(2, (Run("store.failures", ("--stores", "--quick")),)),
+    *(Job(n, (FAILURES,)) for n in (1, 2)),
+]
 
 
 @pytest.mark.skipif(not HERE, reason="needs zarr and h5py: make store has them")
