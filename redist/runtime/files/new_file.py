@@ -253,7 +253,7 @@ def new_files(
 @contextlib.contextmanager
 def new_tree(
     comm: Comm, path: File, in_the_way: Callable[[Path], str | None], n_bytes: Callable[[], int],
-    work: str | None = None, discards: bool = False,
+    work: Callable[[], str] | None = None, discards: bool = False,
 ) -> Iterator[NewTree]:  # fmt: skip
     """**Collective** at both ends. A tree of files whose names are not known before, or a file.
 

@@ -204,11 +204,12 @@ class GrowingFolder(Place):
     """
 
     def __init__(
-        self, name: str, work: str | None, in_the_way: Callable[[Path], str | None],
+        self, name: str, work: Callable[[], str] | None, in_the_way: Callable[[Path], str | None],
         n_bytes: Callable[[], int], boots: Sequence[str] = (), discards: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(name, {}, work is not None)
-        self._work, self._in_the_way, self._n_bytes = work, in_the_way, n_bytes
+        self._says, self._in_the_way, self._n_bytes = work, in_the_way, n_bytes
+        self._work = ""
         self._boots, self._discards = {*boots}, discards
         self._record = self.temporary / "record.json"
         self._goes_on = False
@@ -235,6 +236,7 @@ class GrowingFolder(Place):
     def _fill(self, mode: int) -> list[Path]:
         if self.kept:
             self._lock(self.temporary / "lock", os.O_RDWR)  # some systems do not lock folders
+        self._work = "" if self._says is None else self._says()
         known = self._known()
         if known is not None and known["work"] != self._work and not self._discards:
             self._reserved = True  # it is kept for whoever began it

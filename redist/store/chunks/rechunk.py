@@ -105,7 +105,7 @@ def rechunk(
         out = stack.enter_context(
             new_tree(
                 comm, plan.target, lambda final: _in_the_way(final, overwrite),
-                lambda: _room(plan, head, codecs), _digest(plan, head, codec), overwrite,
+                lambda: _room(plan, head, codecs), lambda: _digest(plan, head, codec), overwrite,
             )
         )  # fmt: skip
         with out.part_of_all():
