@@ -163,7 +163,7 @@ def arrays(values: Any) -> dict[str, Any]:
 def write(folder: Path, name: str, values: Any) -> None:
     """Save a checkpoint, or rechunk to a store or a file from one that lies beside the folder."""
     if name.startswith("w"):
-        redist.save(folder / name, arrays(values), **({"shard_bytes": 60} if name == "w" else {}))
+        redist.save(folder / name, arrays(values), shard_bytes=60 if name == "w" else None)
         return
     source = folder.parent / f"{int(values[0, 0])}.npy"
     if not source.exists():
