@@ -51,6 +51,7 @@ BENCHMARKS = {
     "rivals": Benchmark(
         "bench.layouts.rivals", ("programs",), 8, ("jax", "torch", "heat", "dask")
     ),
+    "joined": Benchmark("bench.joined.race", ("moves",), 1),
     "overhead": Benchmark("bench.plans.overhead", ("operations",), 0.5),
     "copies": Benchmark("bench.copies.race", ("kernels",), 1),
 }  # fmt: skip

@@ -60,10 +60,12 @@ if TYPE_CHECKING:
     from redist.graph.nodes import ProgramGraph
     from redist.judge.proof import prove
     from redist.judge.simulation import simulate
+    from redist.launch.local import launch
     from redist.measure.calibrate import calibrate
     from redist.pgas.programs.explain import explain
     from redist.pgas.spill.memory_limit import memory_limit
     from redist.pgas.watch.trace import trace
+    from redist.runtime.ranks.joining import join
     from redist.runtime.redistribute import prepare, redistribute
     from redist.runtime.transfer import Transfer
     from redist.store.chunks.rechunk import plan_rechunk, rechunk
@@ -118,6 +120,8 @@ __all__ = [
     "from_placements",
     "from_scalapack",
     "jax",
+    "join",
+    "launch",
     "load",
     "memory_limit",
     "pgas",
@@ -147,6 +151,7 @@ _LAZY = {
     "calibrate": "redist.measure.calibrate",
     "diagnose": "redist.doctor.diagnosis",
     "explain": "redist.pgas.programs.explain",
+    "join": "redist.runtime.ranks.joining",
     "load": "redist.store.load",
     "memory_limit": "redist.pgas.spill.memory_limit",
     "prove": "redist.judge.proof",
@@ -193,7 +198,7 @@ def __getattr__(name: str) -> Any:
                 f"{problem}; for DTensors use redist.torch.redistribute, for arrays of JAX "
                 "redist.jax.redistribute: neither needs MPI"
             ) from None
-    if name in ("jax", "pgas", "torch"):
+    if name in ("jax", "launch", "pgas", "torch"):
         return import_module(f"redist.{name}")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)

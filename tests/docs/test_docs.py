@@ -76,6 +76,12 @@ def missing_library(program: Program) -> tuple[str, str] | None:
         uses = rf"^(import|from) ({name}|redist\.{target})\b"
         if re.search(uses, program.text, re.MULTILINE) and find_spec(name) is None:
             return name, target
+    for name in ("ray", "distributed"):
+        if (
+            re.search(rf"^(import|from) {name}\b", program.text, re.MULTILINE)
+            and find_spec(name) is None
+        ):
+            return name, "launchers"
     if ".zarr" in program.text and find_spec("zarr") is None:
         return "zarr", "store"
     return None

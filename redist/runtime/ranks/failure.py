@@ -16,6 +16,7 @@ from redist.runtime.ranks.control_page import (
     WAITS,
     ControlPages,
 )
+from redist.runtime.ranks.membership import raise_if_gone
 from redist.runtime.ranks.node import Node
 from redist.runtime.shm.process_reads import is_alive
 from redist.text.call_site import call_text
@@ -121,6 +122,7 @@ class Failure:
         """**Local.** Raise if the process of a rank of this node is gone."""
         for rank, pid in self._gone().items():
             raise PeerError(f"rank {self._names[rank]} died (process {pid} is gone)")
+        raise_if_gone()
 
     def _gone(self) -> dict[int, int]:
         """The ranks of this node whose processes are gone, and these."""

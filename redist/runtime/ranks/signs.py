@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from redist.errors import PeerError, TransferError
 from redist.runtime.ranks.failure import left_without
+from redist.runtime.ranks.membership import job_name, raise_if_gone
 from redist.runtime.ranks.tokens import Tag
 
 HERE, LEFT, TOLD, WAITS = "here", "left", "told", "waits"
@@ -43,7 +44,7 @@ def error_sign(text: str) -> str:
 
 
 def _name_of(rank: int, sign: str) -> str:
-    return f"\0redist-{os.getuid()}-{os.getppid()}-{rank}-{sign}"
+    return f"\0redist-{os.getuid()}-{job_name()}-{rank}-{sign}"
 
 
 def put_up(sign: str) -> int | None:
@@ -100,6 +101,7 @@ class Beginning:
         if MPI.COMM_WORLD.Iprobe(MPI.ANY_SOURCE, Tag.ENDED, status):
             text = MPI.COMM_WORLD.recv(source=status.source, tag=Tag.ENDED)
             raise _heard(PeerError(f"rank {status.source} ended: {text}"))
+        raise_if_gone()
 
     def raise_if_broken(self) -> None:
         """Nothing can be, yet."""

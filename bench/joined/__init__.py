@@ -1,0 +1,1 @@
+"""Ranks that joined without mpirun, beside those of mpirun."""

@@ -1,0 +1,1 @@
+"""Programs that join a job, as processes that mpirun did not start."""
