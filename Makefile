@@ -24,7 +24,7 @@ UNCOUNTED := tests/bench tests/docs tests/golden tests/proofs tests/synth/test_e
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel frameworks learn store clean
+.PHONY: help demo test test-all soak format lint types pytest coverage sanitize prove bench figures docs wheel frameworks learn store launchers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,14 @@ store: $(STAMP)-dev ## run what needs zarr or h5py, in an environment of its own
 	@echo "installing zarr and h5py into .venv/store"
 	@.venv/store/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test,store]" xarray dask
 	@.venv/store/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/store redist/store redist/pgas/files
+
+# With every random case: the meeting is fuzzed with 10,000 messages.
+launchers: $(STAMP)-dev ## run ranks that torchrun, Ray, Dask and a notebook start, in an environment of its own, .venv/launchers
+	@test -x .venv/launchers/bin/python || $(PYTHON) -m venv .venv/launchers
+	@echo "installing PyTorch, Ray, Dask and IPython into .venv/launchers"
+	@.venv/launchers/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test]" torch==2.13.0 ray "dask[distributed]" ipython pyyaml
+	@REDIST_TEST_ALL=full .venv/launchers/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/launch tests/launchers redist/launch
+	@.venv/launchers/bin/python -m pytest --quiet tests/docs/test_docs.py -k "launchers"
 
 sanitize: $(STAMP)-dev ## run the compiled kernels under sanitizers, warnings are errors
 	@$(BIN)/python -m tests.sanitize

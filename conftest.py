@@ -6,7 +6,14 @@ from importlib.util import find_spec
 
 PLACES = {
     "jax": ("redist/jax/*", "tests/programs/jax/*"),
-    "torch": ("redist/torch/*", "tests/programs/torch/*", "bench/pytorch/job.py"),
+    "torch": (
+        *("redist/torch/*", "tests/programs/torch/*", "bench/pytorch/job.py"),
+        "tests/launchers/test_torchrun.py",
+    ),
+    "ray": ("tests/launchers/test_ray.py", "tests/programs/joined/on_ray.py"),
+    "distributed": ("tests/launchers/test_dask.py", "tests/programs/joined/on_dask.py"),
+    "IPython": ("tests/launchers/test_notebook.py",),
+    "yaml": ("tests/launchers/test_kubernetes.py",),
     "zarr": ("redist/pgas/files/zarr_store.py",),
     "sklearn": ("redist/learn/*", "tests/programs/learn/*", "bench/clustering/*"),
 }
