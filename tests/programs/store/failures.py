@@ -24,6 +24,7 @@ from redist import WriteError, pgas
 from redist.runtime.files.disk import Disk, remove_tree, use_disk
 from redist.runtime.files.kernels import carry_runs
 from tests.programs.together import all_well, main
+from tests.tiers import FULL
 
 COMM = MPI.COMM_WORLD
 FORMS = ("file", "folder", "npy")
@@ -246,7 +247,9 @@ def program() -> int:
             elif how == "short writes":
                 wrong = short(folder, form)
             else:
-                every = 3 if "--quick" in sys.argv and form != "file" else 1
+                every = 1 if FULL or form == "file" else 2 if "--stores" in sys.argv else 1
+                if "--quick" in sys.argv and form != "file":
+                    every = 3
                 wrong = failing(folder, form, how, every)
             status |= int(not all_well(COMM, check, wrong))
         COMM.Barrier()
