@@ -96,12 +96,12 @@ store: $(STAMP)-dev ## run what needs zarr or h5py, in an environment of its own
 	@.venv/store/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/store redist/store redist/pgas/files
 
 # With every random case: the meeting is fuzzed with 10,000 messages.
-launchers: $(STAMP)-dev ## run ranks that torchrun, Ray, Dask and a notebook start, in an environment of its own, .venv/launchers
+launchers: $(STAMP)-dev ## run ranks that torchrun, Ray, Dask and a notebook start, and arrays of Dask and Ray, in an environment of its own, .venv/launchers
 	@test -x .venv/launchers/bin/python || $(PYTHON) -m venv .venv/launchers
 	@echo "installing PyTorch, Ray, Dask and IPython into .venv/launchers"
-	@.venv/launchers/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test]" torch==2.13.0 ray "dask[distributed]" ipython pyyaml
-	@REDIST_TEST_ALL=full .venv/launchers/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/launch tests/launchers redist/launch
-	@.venv/launchers/bin/python -m pytest --quiet tests/docs/test_docs.py -k "launchers"
+	@.venv/launchers/bin/python -m pip install --quiet --quiet --disable-pip-version-check --editable ".[mpi,test]" torch==2.13.0 ray "dask[array,distributed]" ipython pyyaml
+	@REDIST_TEST_ALL=full .venv/launchers/bin/python -m pytest --quiet -n $(JOBS) --dist loadgroup tests/launch tests/launchers tests/foreign redist/launch
+	@.venv/launchers/bin/python -m pytest --quiet tests/docs/test_docs.py -k "launchers or other-arrays"
 
 sanitize: $(STAMP)-dev ## run the compiled kernels under sanitizers, warnings are errors
 	@$(BIN)/python -m tests.sanitize

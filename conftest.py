@@ -10,7 +10,11 @@ PLACES = {
         *("redist/torch/*", "tests/programs/torch/*", "bench/pytorch/job.py"),
         "tests/launchers/test_torchrun.py",
     ),
-    "ray": ("tests/launchers/test_ray.py", "tests/programs/joined/on_ray.py"),
+    "ray": (
+        *("tests/launchers/test_ray.py", "tests/programs/joined/on_ray.py"),
+        "tests/foreign/test_ray_objects.py",
+    ),
+    "dask": ("tests/foreign/test_dask_arrays.py",),
     "distributed": ("tests/launchers/test_dask.py", "tests/programs/joined/on_dask.py"),
     "IPython": ("tests/launchers/test_notebook.py",),
     "yaml": ("tests/launchers/test_kubernetes.py",),

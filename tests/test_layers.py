@@ -22,7 +22,7 @@ PACKAGES: dict[str, str] = {
     "redist.runtime.cuda": "kernels transports",
     "redist.pgas": (
         "watch tiles spill elementwise indexing shapes reductions products ordering onesided ghosts "
-        "joins files linalg fft random statistics programs"
+        "joins files foreign linalg fft random statistics programs"
     ),
     "redist.pgas.programs": "passes planning limited",
     "redist.measure": "contenders results",

@@ -84,6 +84,8 @@ if _TYPE_CHECKING:
     from redist.pgas.files.parquet import read_parquet, write_parquet
     from redist.pgas.files.zarr_arrays import read_hdf5, read_zarr
     from redist.pgas.files.zarr_out import write_zarr
+    from redist.pgas.foreign.dask_arrays import to_dask
+    from redist.pgas.foreign.ray_objects import to_ray
     from redist.pgas.programs.program import repeat, repeat_until
     from redist.pgas.programs.map_tiles import map_tiles
     from redist.pgas.programs.program import program
@@ -110,8 +112,8 @@ __all__ = [
     "real",
     "reciprocal", "remainder", "repeat", "repeat_until", "reshape", "result_type", "roll", "round",
     "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square", "squeeze", "stack",
-    "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril",
-    "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
+    "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_dask",
+    "to_ray", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
     "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "write_csv", "write_npy",
     "write_parquet", "write_zarr", "zeros", "zeros_like",
 ]  # fmt: skip
@@ -124,7 +126,8 @@ _LATER = {
     "column_names": "files.column_names", "map_tiles": "programs.map_tiles", "program": "programs.program",
     "read_csv": "files.csv", "read_hdf5": "files.zarr_arrays", "read_npy": "files.npy",
     "read_parquet": "files.parquet", "read_zarr": "files.zarr_arrays",
-    "repeat": "programs.program", "repeat_until": "programs.program", "write_csv": "files.csv_out",
+    "repeat": "programs.program", "repeat_until": "programs.program", "to_dask": "foreign.dask_arrays",
+    "to_ray": "foreign.ray_objects", "write_csv": "files.csv_out",
     "write_npy": "files.npy", "write_parquet": "files.parquet", "write_zarr": "files.zarr_out",
 }  # fmt: skip
 """Files and programs, a third of all modules: each is loaded when it is first used."""

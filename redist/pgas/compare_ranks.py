@@ -160,6 +160,10 @@ def _words_of(thing: Any, exact: bool) -> str:
             return _generator(thing, exact)
     if thing is Ellipsis:
         return "..."
+    if isinstance(
+        getattr(thing, "shape", None), tuple
+    ):  # of another library; it may name it anew on each rank
+        return f"{type(thing).__name__} of {list(thing.shape)}"
     return str(getattr(thing, "__qualname__", getattr(thing, "name", type(thing).__name__)))
 
 

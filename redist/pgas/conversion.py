@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -86,12 +87,29 @@ def array(
 def asarray(
     obj: Any, /, *, dtype: Any = None, copy: bool | None = None, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
+    limit_bytes: int | str | None = None,
 ) -> Array:  # fmt: skip
     """**Local.** Make a global array from values that all ranks have alike: numbers, lists, NumPy arrays.
 
     Every rank keeps its part and moves nothing. A global array is returned as it is. Arrays on GPUs
     stay there unless ``device="cpu"`` is said.
+
+    **Collective** for arrays of other libraries that lie on several ranks: a DTensor of PyTorch shares its
+    memory; a Dask array, and references to Ray's objects (lists of lists of blocks, or a dict by index), come
+    in a block at a time, which takes ``limit_bytes`` on a rank beside the array, 64 MiB if nothing is said.
     """
+    taker = _taker_of(obj)
+    if taker is not None:
+        if copy is False and not taker.SHARES:
+            raise ArgumentError(
+                "cannot make a global array of it without a copy: it comes in blocks"
+            )
+        made: Array = taker.as_global(obj, type=type, mesh=mesh, comm=comm, limit_bytes=limit_bytes)
+        return asarray(made, dtype=dtype, copy=copy if taker.SHARES else None, device=device)
+    if limit_bytes is not None:
+        raise ArgumentError(
+            "cannot use limit_bytes= here: it is for arrays that come in blocks, of Dask or Ray"
+        )
     if isinstance(obj, Tiled):
         kind = obj.dtype if dtype is None else np.dtype(dtype)
         if copy is False and kind != obj.dtype:
@@ -120,7 +138,7 @@ def asarray(
         device = "cuda"
     else:
         whole = _in_memory(to_host(obj) if is_device(obj) else obj, dtype)
-    _must_have_arithmetic(whole.dtype)
+    must_have_arithmetic(whole.dtype)
 
     def fill(tile: Tile, box: Box) -> None:
         tile[...] = whole[tuple(slice(lo, hi) for lo, hi in box)]
@@ -129,7 +147,25 @@ def asarray(
     return make(whole.shape, whole.dtype, fill, type, mesh, comm, device, anywhere)
 
 
-def _must_have_arithmetic(dtype: np.dtype[Any]) -> None:
+TAKERS = {
+    ("torch", "DTensor"): "redist.torch.global_arrays",
+    ("dask", "Array"): "redist.pgas.foreign.dask_arrays",
+    ("ray", "ObjectRef"): "redist.pgas.foreign.ray_objects",
+}
+"""Who makes global arrays of other libraries' arrays, by library and class: some are in layers above."""
+
+
+def _taker_of(obj: Any) -> Any:
+    """**Local.** The module that takes an array of another library, or a list or dict of its blocks."""
+    one = obj
+    while isinstance(one, (list, tuple, dict)) and one:
+        one = next(iter(one.values())) if isinstance(one, dict) else one[0]
+    kind = one.__class__
+    name = TAKERS.get((kind.__module__.partition(".")[0], kind.__name__))
+    return None if name is None else import_module(name)
+
+
+def must_have_arithmetic(dtype: np.dtype[Any]) -> None:
     """**Local.** Refuse elements that NumPy alone knows the bits of: sums of these would be wrong."""
     if dtype_of(dtype).extended_name is not None:
         raise ArgumentTypeError(

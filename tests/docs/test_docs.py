@@ -76,7 +76,7 @@ def missing_library(program: Program) -> tuple[str, str] | None:
         uses = rf"^(import|from) ({name}|redist\.{target})\b"
         if re.search(uses, program.text, re.MULTILINE) and find_spec(name) is None:
             return name, target
-    for name in ("ray", "distributed"):
+    for name in ("ray", "dask", "distributed"):
         if (
             re.search(rf"^(import|from) {name}\b", program.text, re.MULTILINE)
             and find_spec(name) is None

@@ -1,0 +1,1 @@
+"""Arrays that Dask and Ray keep in blocks, as global arrays, and back."""

@@ -1,0 +1,1 @@
+"""Arrays of Dask and Ray as global arrays, where those are installed: make launchers."""

@@ -1,0 +1,1 @@
+"""Programs of ranks that take arrays of Dask and Ray."""
