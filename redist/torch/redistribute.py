@@ -174,7 +174,7 @@ def move_data(
     """**Collective.** Move the values of DTensors."""
     world, transfer = prepare(options, targets, names, tensors)
     locals_ = [
-        _local(tensor) if transfer.shape_of(item, False) is not None else None
+        local_of(tensor) if transfer.shape_of(item, False) is not None else None
         for item, tensor in enumerate(tensors)
     ]
     results = world.run(transfer, locals_)
@@ -262,7 +262,7 @@ def _types(
             "copy it to one kind of device first"
         )
     shape = tile_shapes(source).get(ranks.index(dist.get_rank()))
-    local = _local(tensor)
+    local = local_of(tensor)
     if shape is not None and tuple(local.shape) != shape and local.numel() + math.prod(shape):
         raise RequestError(
             f"cannot move {name or 'a DTensor'} {source}: its local tensor has shape {list(local.shape)}, "
@@ -277,7 +277,7 @@ def _words(placements: Sequence[Any]) -> str:
     return f"[{', '.join(words)}]"
 
 
-def _local(tensor: DTensor) -> torch.Tensor:
+def local_of(tensor: DTensor) -> torch.Tensor:
     """The local tensor of a DTensor, once it has arrived."""
     local: Any = tensor._local_tensor
     wait = getattr(local, "wait", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs.launch import default_mpi
+from tests.programs.launch import run as run_mpi
 from tests.programs.torch import spawn
 from tests.programs.torch.launch import must_pass, needs_cuda, needs_torch, one_worker, run
 from tests.tiers import sample
@@ -128,30 +128,19 @@ def free_port() -> int:
 
 
 @pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
-def test_global_arrays_share_memory_with_dtensors(tmp_path: Path) -> None:
-    mpi = default_mpi()
-    assert mpi is not None
-    program = f"""
-import os, sys
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-os.environ.update(RANK=str(comm.rank), WORLD_SIZE=str(comm.size), STORE="{tmp_path}/store")
-from tests.programs.torch.checks import program
-from tests.programs.torch.together import main
-sys.argv = ["checks", "global_arrays"]
-main(program)
-"""
-    file = tmp_path / "job.py"
-    file.write_text(program, encoding="utf-8")
-    env = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "PYTHONWARNINGS": "ignore",
-    }
-    command = mpi.launcher.command(3, [str(file)])
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0 and "well global_arrays" in done.stdout, done.stdout + done.stderr
+@pytest.mark.parametrize(
+    "ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow("4 ranks of PyTorch"))]
+)
+def test_global_arrays_share_memory_with_dtensors(ranks: int) -> None:
+    done = run_mpi("tests.programs.torch.global_arrays", ranks, variables={"OMP_NUM_THREADS": "1"})
+    assert done.status == 0 and "WRONG" not in done.output, done.output
+
+
+@needs_cuda
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_global_arrays_share_memory_with_dtensors_on_gpus(ranks: int) -> None:
+    done = run_mpi("tests.programs.torch.global_arrays", ranks, "gpu")
+    assert done.status == 0 and "WRONG" not in done.output, done.output
 
 
 def test_pytorch_needs_no_mpi() -> None:

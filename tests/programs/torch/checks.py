@@ -1,8 +1,7 @@
-"""What users rely on: errors before a byte moves, gradients of batches, memory, global arrays, deaths."""
+"""What users rely on: errors before a byte moves, gradients of batches, memory, deaths."""
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
@@ -271,35 +270,6 @@ CHECKS: dict[str, Callable[[], None]] = {
 }
 
 
-def global_arrays() -> None:
-    """DTensors become global arrays and back in the same memory; needs MPI."""
-    from mpi4py import MPI
-
-    from redist import pgas
-
-    assert MPI.COMM_WORLD.size == dist.get_world_size()
-    mesh = line()
-    for kind in (torch.float32, torch.bfloat16, torch.int64):
-        x = distribute_tensor(FULL.to(kind), mesh, [Shard(0)])
-        a = redist.torch.to_global(x)
-        assert isinstance(a, pgas.Array) and str(a.type).endswith("[12{tp}, 10]"), a.type
-        assert a.local is not None
-        assert a.local.__array_interface__["data"][0] == x._local_tensor.data_ptr()
-        y = redist.torch.from_global(a, mesh)
-        assert (
-            y.placements == (Shard(0),) and y._local_tensor.data_ptr() == x._local_tensor.data_ptr()
-        )
-    total = pgas.sum(redist.torch.to_global(distribute_tensor(FULL, mesh, [Shard(0)])))
-    assert math.isclose(float(total), float(FULL.sum()))
-    b = pgas.ones((4, 4), type="{}, {x}", mesh=redist.Mesh(x=dist.get_world_size()))
-    try:
-        redist.torch.from_global(b, mesh)
-    except redist.ConversionError as problem:
-        assert "give one with the same dims, names and ranks" in str(problem)
-    else:
-        raise AssertionError("another mesh was taken")
-
-
 def death() -> int:
     """A rank that dies in the middle is an error on the others, soon."""
     mesh = line()
@@ -386,8 +356,6 @@ def program() -> int:
     alone = {"death": death, "late": late, "ends_early": ends_early, "gives_up": gives_up}
     if names[0] in alone:
         return alone[names[0]]()
-    if names == ["global_arrays"]:
-        CHECKS["global_arrays"] = global_arrays
     return run_checks(CHECKS, names)
 
 
