@@ -116,6 +116,7 @@ class TilePlaces:
         return tuple(
             several
             and part.step.is_brought
+            and not part.step.fills  # which happens after the meeting, as they write
             and (target is None or target.nbytes == 0 or _can_open(target))
             for part, target in zip(self._parts, targets, strict=True)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.reduce import identity
 from redist.runtime.host.messages import MessageRounds
 from redist.runtime.host.places import NOWHERE, Found, Kinds, TilePlaces
-from redist.runtime.host.staging import Staging
+from redist.runtime.host.staging import BY_MPI, Staging
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import MOST_ROUNDS, Bases, Compiler, Round, TileAt
@@ -85,7 +85,11 @@ class Stage:
         self._is_limited = is_limited
         self.staging = Staging.none(len(parts))
         if not self.is_local:
-            self.staging = Staging.of(world, parts, staging_bytes, is_limited)
+            letters = None if is_limited else world.letters
+            packing = replace(BY_MPI, enclosed=letters.most_enclosed if letters else 0)
+            self.staging = Staging.of(world, parts, staging_bytes, is_limited, packing)
+        self._letters: dict[Strides, list[CopyList]] = Latest(REMEMBERED)
+        """What is copied into each letter, by the strides of the sources."""
         self.places = TilePlaces(world, self.parts, self.bases, self.staging)
 
     @property
@@ -117,10 +121,10 @@ class Stage:
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
             if target is not None:
                 table[bases.target(item)] = address_of(target)
-                self._fill(item, target)
             if source is not None:
                 table[bases.source(item)] = address_of(source)
         if self.is_local:
+            self._fill(targets)
             rounds = tuple(self._program(self.whole, NOWHERE, strides))
             rounds[0].copies.run(table)
             return StageRecord(
@@ -129,8 +133,8 @@ class Stage:
         kinds, opens = self.places.kinds(sources), self.places.opens(targets)
         flag = int(TileAt.SHARED in kinds or TileAt.PRIVATE in kinds or any(opens))
         parity = (world.meeting.seq + 1) & 1
-        table[bases.send] = address_of(buffer)
-        table[bases.receive] = address_of(buffer) + self.staging.halves * self.staging.send_bytes
+        starts = address_of(buffer), self.staging.halves * self.staging.send_bytes
+        table[bases.send], table[bases.receive] = starts[0], sum(starts)
         table[bases.pool] = world.pages.own.slot(parity, self.staging.slot_bytes)
         if TileAt.POOL in kinds:
             pages = world.pages
@@ -138,14 +142,29 @@ class Stage:
             self._first_moves(kinds, strides).run(table)
         if flag:
             self.places.describe(parity, kinds, sources, opens, targets)
-        met = world.meet(token, flag)
+        met = self._meet(token, flag, strides, table)
+        if met is not Met.DISAGREE:
+            self._fill(targets)
         return self.resume(met, flag, strides, table, (sources, targets, buffer), release)
 
-    def _fill(self, item: int, target: AnyArray) -> None:
-        """Write the identity of the reduction if pieces leave room in a tile."""
-        part = self.parts[item]
-        if part.step.fills:
-            target.view(part.dtype.to_numpy())[...] = identity(part.step.op or "", part.dtype)
+    def _meet(self, token: int, flag: int, strides: Layouts, table: Addresses) -> Met:
+        """**Collective.** Meet; what passes between nodes may come with the letters."""
+        letters, enclosed = self.world.letters, self.staging.enclosed
+        if letters is None or enclosed is None:
+            return self.world.meet(token, flag)
+        table[self.bases.send], table[self.bases.receive] = letters.sent, letters.got
+        packs = self._letters.get(strides.sources)
+        if packs is None:
+            compiler = self._compiler(NOWHERE, strides)
+            packs = self._letters[strides.sources] = [compiler.letter_to(r) for r in letters.far]
+        sizes = [enclosed.get(rank, (0, 0))[0] for rank in letters.far]
+        return self.world.meet(token, flag, sizes, lambda k: packs[k].run(table))
+
+    def _fill(self, targets: Sequence[AnyArray | None]) -> None:
+        """Write the identity of the reduction into tiles in which pieces leave room."""
+        for part, target in zip(self.parts, targets, strict=True):
+            if target is not None and part.step.fills:
+                target.view(part.dtype.to_numpy())[...] = identity(part.step.op or "", part.dtype)
 
     def resume(
         self,
@@ -277,7 +296,14 @@ class Stage:
             strides.targets,
             (self.staging.send_bytes, self.staging.receive_bytes),
             opened=found.opened,
+            letters=self._places_in_letters(),
         )
+
+    def _places_in_letters(self) -> dict[int, int]:
+        letters = self.world.letters
+        if letters is None or self.staging.enclosed is None:
+            return {}
+        return {rank: letters.place(rank) for rank in letters.far}
 
     def tables(self, replay: StageReplay) -> tuple[Addresses, Addresses]:
         """The base addresses of a recorded stage, for even and for odd meetings."""

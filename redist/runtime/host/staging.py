@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,7 +40,8 @@ class Packing:
     What is one run of bytes goes from tile to tile, unless ``everything`` is packed; what is not must be
     packed if it is ``strided`` data that nothing carries as it is. MPI carries it, and packs it only where
     there is room. ``overlaps``: while the messages of one round are under way, others are packed. Packed
-    parts begin at multiples of ``align``.
+    parts begin at multiples of ``align``. ``enclosed`` bytes may pass in each of the letters by which ranks
+    meet.
     """
 
     everything: bool = False
@@ -47,6 +49,7 @@ class Packing:
     overlaps: bool = True
     book_bytes: int = BOOK_BYTES
     align: int = 1
+    enclosed: int = 0
 
     @property
     def must(self) -> bool:
@@ -148,7 +151,8 @@ class Staging:
     slot of the other's pool; ``exports`` whether that rank gives its neighbours anything at all.
     With two ``halves`` there are two buffers of ``send_bytes``, and two of ``receive_bytes``: while
     the messages of one round are under way, others are packed and taken apart. ``crosses`` says, alike on
-    all ranks, that something passes between nodes.
+    all ranks, that something passes between nodes. Where all of that is enclosed in letters, ``enclosed`` has
+    the bytes sent to and got from each rank.
     """
 
     rounds: Rounds
@@ -159,6 +163,7 @@ class Staging:
     exports: dict[tuple[int, int], bool] = field(default_factory=dict)
     halves: int = 1
     crosses: bool = False
+    enclosed: dict[int, tuple[int, int]] | None = None
 
     @property
     def message_bytes(self) -> int:
@@ -202,13 +207,17 @@ class Staging:
             MessageNeeds(stage_part, world.rank, world.node.ranks, packing)
             for stage_part in stage_parts
         ]
-        room = _Room.of(world, needs, slot, packs_all)
         exports = [
             Exports.of(
                 stage_part.step.pieces, world.rank, world.node.ranks, stage_part.itemsize, slot
             )
             for stage_part in stage_parts
         ]
+        enclosed = _enclosed(world, stage_parts)
+        near = sum(export.bytes_for(1) for export in exports)
+        if packing.enclosed and _is_small(world, enclosed, near, packing.enclosed, budget // 2):
+            return _in_letters(world, stage_parts, exports, enclosed)
+        room = _Room.of(world, needs, slot, packs_all)
         weights, parts = _weights(stage_parts, exports, needs, slot, room.most)
         both = np.stack([weights, parts])
         world.all_max(both)
@@ -261,6 +270,49 @@ class _Room:
             return _Room(crosses, slot, slot, slot)
         both = min(2 * slot, MAX_MESSAGE_BYTES)
         return _Room(crosses, both if sends else 0, both if receives else 0, both)
+
+
+def _enclosed(world: RankGroup, stage_parts: Sequence[StagePart]) -> dict[int, tuple[int, int]]:
+    """Bytes that this rank sends to and gets from each rank of another node."""
+    found: dict[int, tuple[int, int]] = {}
+    for stage_part in stage_parts:
+        for p in stage_part.step.pieces:
+            n_bytes = math.prod(p.shape) * stage_part.itemsize
+            if p.sender == world.rank and p.receiver not in world.node.ranks:
+                sent, got = found.get(p.receiver, (0, 0))
+                found[p.receiver] = sent + n_bytes, got
+            elif p.receiver == world.rank and p.sender not in world.node.ranks:
+                sent, got = found.get(p.sender, (0, 0))
+                found[p.sender] = sent, got + n_bytes
+    return found
+
+
+def _is_small(
+    world: RankGroup, enclosed: dict[int, tuple[int, int]], near: int, letter: int, slot: int
+) -> bool:
+    """**Collective.** Whether all that passes between nodes finds room in letters, the rest in one slot."""
+    largest = max(map(max, enclosed.values()), default=0)
+    most = np.array([largest, near], dtype=np.int64)
+    world.all_max(most)
+    return 0 < most[0] <= letter and bool(most[1] <= slot)
+
+
+def _in_letters(
+    world: RankGroup,
+    stage_parts: Sequence[StagePart],
+    exports: Sequence[Exports],
+    enclosed: dict[int, tuple[int, int]],
+) -> Staging:
+    """**Collective.** One round, in which letters carry what passes between nodes."""
+    ones = [1] * len(exports)
+    weights = [export.bytes_for(1) for export in exports]
+    rounds = whole(len(exports))
+    mine, need = place_exports(exports, weights, ones, rounds)
+    needed = np.array([need], dtype=np.int64)
+    world.all_max(needed)
+    offsets, gives = _tell(world, stage_parts, exports, mine)
+    slot_bytes = ceil_div(int(needed[0]), 64) * 64
+    return Staging(rounds, slot_bytes, 0, 0, offsets, gives, 1, True, enclosed)
 
 
 def _in_turns(

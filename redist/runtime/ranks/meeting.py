@@ -6,7 +6,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from redist.runtime.ranks.failure import Failure
 from redist.runtime.ranks.long_wait import LONG_S, LongWait
 from redist.runtime.ranks.node import Node, RankGroup
 from redist.runtime.ranks.tokens import Token
+
+if TYPE_CHECKING:
+    from redist.runtime.ranks.letters import Letters, Pack
 
 SLICE_NS = 50_000_000
 """Waits look up so often: at signals, at the clock, and at whether the others live."""
@@ -67,20 +70,36 @@ class Meeting:
     that a rank may be one meeting ahead of another.
     """
 
-    def __init__(self, ranks: RankGroup, node: Node, pages: ControlPages, failure: Failure) -> None:
+    def __init__(
+        self,
+        ranks: RankGroup,
+        node: Node,
+        pages: ControlPages,
+        failure: Failure,
+    ) -> None:
         self.seq = 0
+        self.letters: Letters | None = None
+        """How the ranks of several nodes meet; a reduction where there are none."""
         self._ranks, self._node, self._pages, self._failure = ranks, node, pages, failure
         self._on_one_node = node.is_everyone
         self._kernels = node.kernels
         self._slice_ns = SLICE_NS if node.is_everyone else BETWEEN_NODES_NS
 
-    def meet(self, token: int, flag: int = 0) -> Met:
-        """**Collective.** Wait for every rank; how they came. :meth:`flag_of` tells whose flag is set."""
+    def meet(
+        self, token: int, flag: int = 0, sizes: list[int] | None = None, pack: Pack | None = None
+    ) -> Met:
+        """**Collective.** Wait for every rank; how they came. :meth:`flag_of` tells whose flag is set.
+
+        Between nodes letters carry ``sizes`` bytes, which ``pack`` writes: see :class:`Letters`.
+        """
         said = 2 * token + flag
         self.seq += 1
         if self._on_one_node and self._kernels is not None:
             return self.classify(self._wait_on_node(said), said)
         self._pages.words[self._node.rank][CONTROL_WORD * (1 + (self.seq & 1))] = said
+        if self.letters is not None:
+            words = self.letters.meet(said, sizes, pack, lambda: self._wait_for_node(said))
+            return self._compare(said, words)
         seen = np.array([said, -said], dtype=np.int64)
         self._ranks.all_max(seen)
         if seen[0] == -seen[1]:
@@ -91,8 +110,12 @@ class Meeting:
         """**Local.** What an answer of the kernel means for a meeting of all ranks."""
         if answer == ALL_SAME:
             return Met.SAME
+        return self._compare(said, [])
+
+    def _compare(self, said: int, far: list[int]) -> Met:
+        """**Local.** How ranks came of which those of other nodes say this."""
         at = CONTROL_WORD * (1 + (self.seq & 1))
-        words = {self._pages.words[rank][at] for rank in self._node.ranks}
+        words = {*far, *(self._pages.words[rank][at] for rank in self._node.ranks)}
         if words == {said}:
             return Met.SAME
         return Met.MIXED if all(word // 2 == said // 2 for word in words) else Met.DISAGREE
@@ -104,10 +127,13 @@ class Meeting:
     def meet_node(self) -> None:
         """**Collective over the node.** Wait for its ranks; what they wrote before is visible after."""
         self.seq += 1
+        self._wait_for_node(0)
+
+    def _wait_for_node(self, said: int) -> None:
         if len(self._node.ranks) == 1:
             return
         if self._kernels is not None:
-            self._wait_on_node(0)
+            self._wait_on_node(said)
         else:
             self._ranks.wait_on_node()
 

@@ -22,6 +22,7 @@ from redist.runtime.ranks.background import Queue, run_now
 from redist.runtime.ranks.control_page import ControlPages
 from redist.runtime.ranks.failure import Failure, failed
 from redist.runtime.ranks.leaving import tell_at_exit, wait_to_begin
+from redist.runtime.ranks.letters import MOST_RANKS, Letters, Pack
 from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Meeting, Met
 from redist.runtime.ranks.node import Node
@@ -183,6 +184,8 @@ class World:
         self._segments: dict[tuple[int, int, bool], Bytes] = {}
         self._kept: dict[type, Closable] = {}
         self._queue = Queue()
+        self.letters: Letters | None = None
+        """How ranks of several nodes meet, if these are not too many."""
         self._join(MpiNode.find(self.comm, transport, node_size), timeout_s)
         works = True
         try:
@@ -191,6 +194,9 @@ class World:
             works = False
         self._join(self.node.split(self.comm, works), timeout_s)
         self.pages.map(self)
+        if not self.one_node and self.size <= MOST_RANKS:
+            self.letters = Letters(self.comm, self.node, self.wait_until)
+            self.meeting.letters = self.letters
         self.reads_memory = self.node.can_read_memory()
         watch_over(self.comm, self.failure)
         watch_over(comm, self.failure)
@@ -245,9 +251,11 @@ class World:
 
     # What ranks tell each other
 
-    def meet(self, token: int, flag: int = 0) -> Met:
+    def meet(
+        self, token: int, flag: int = 0, sizes: list[int] | None = None, pack: Pack | None = None
+    ) -> Met:
         """**Collective.** As :meth:`Meeting.meet`."""
-        return self.meeting.meet(token, flag)
+        return self.meeting.meet(token, flag, sizes, pack)
 
     def meet_node(self) -> None:
         """**Collective over the node.** As :meth:`Meeting.meet_node`."""
@@ -321,6 +329,8 @@ class World:
             thing.close()
         self.failure.broken = self.failure.broken or "the communicator was freed"
         self.node.comm.Barrier()  # a neighbour may still read this rank's pool
+        if self.letters is not None:
+            self.letters.close()
         for comm in (self.node.comm, self.comm):
             comm.Free()
 

@@ -142,7 +142,9 @@ class Compiler:
     lies in a pool slot; ``room`` how many bytes can be packed to send and to receive: what has no
     room there goes from tile to tile by MPI's own datatypes. With ``packs_all`` everything has.
     ``far_strides`` has the strides of neighbours' tiles that are not in C order. ``opened`` has the
-    (rank, item) of targets that senders write themselves; these are in C order.
+    (rank, item) of targets that senders write themselves; these are in C order. With ``letters`` nothing is
+    sent: what passes between nodes lies in them, by rank so many bytes behind :attr:`Bases.send` and
+    :attr:`Bases.receive`.
     """
 
     rank: int
@@ -156,6 +158,7 @@ class Compiler:
     packs_all: bool = False
     far_strides: Mapping[tuple[int, int], Strides] = field(default_factory=dict)
     opened: Set[tuple[int, int]] = frozenset()
+    letters: Mapping[int, int] = field(default_factory=dict)
 
     def program(self, rounds: Rounds) -> Iterable[Round]:
         """All rounds: compiled and kept in a tuple, or, if these are many, one at a time."""
@@ -232,8 +235,12 @@ class Compiler:
                         staying.append(move)
                     else:
                         copies.append(move)
-        pack, sends = self._messages(outgoing, sending=True)
-        unpack, receives = self._messages(incoming, sending=False)
+        if self.letters:
+            pack, sends, receives = [], [], []
+            unpack = self._enclosed(incoming, sending=False)
+        else:
+            pack, sends = self._messages(outgoing, sending=True)
+            unpack, receives = self._messages(incoming, sending=False)
         unpacked = [move for move, part, _ in unpack if part.order == 0]
         combines += [(part.order, item, move) for move, part, item in unpack if part.order]
         combines.sort(key=lambda entry: entry[0])
@@ -336,6 +343,29 @@ class Compiler:
                 forms.append((tile, place, form))
             messages.append(Message(peer, staging, start, n_bytes, () if packs else tuple(forms)))
         return moves, messages
+
+    def letter_to(self, rank: int) -> CopyList:
+        """The copies into the letter to a rank."""
+        own = [
+            (item, piece)
+            for item, part in enumerate(self.parts)
+            for piece in part.step.pieces
+            if (piece.sender, piece.receiver) == (self.rank, rank)
+        ]
+        return CopyList.of(move for move, _, _ in self._enclosed({rank: own}, sending=True))
+
+    def _enclosed(
+        self, parts: Mapping[int, list[tuple[int, Piece]]], sending: bool
+    ) -> list[tuple[BufferCopy, Piece, int]]:
+        """The copies into letters, or out of them."""
+        moves = []
+        for peer, own in parts.items():
+            at = self.letters[peer]
+            for item, part in own:
+                tile, place, form = self._place(item, part, sending)
+                moves.append((self._packing(item, part, tile, place, at, sending), part, item))
+                at += form.n_bytes
+        return moves
 
     def _in_turn(self, peers: Iterable[int], sending: bool) -> list[int]:
         """Peers in such an order that ranks do not all send to the same one first.
