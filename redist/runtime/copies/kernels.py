@@ -79,13 +79,13 @@ def _rank() -> int:
     return int(os.environ.get("RANK") or 0)
 
 
-ABI = 1
+ABI = 2
 """The number of what Python and C tell each other, as in kernels.h; another library is refused."""
 
 MAX_DIMS = 6
 """Dims of a strided copy in C, as in kernels.h."""
 
-ALL_SAME, DIFFERENT, NOT_YET, ABORTED, CHANGED, REFUSED = range(6)
+ALL_SAME, DIFFERENT, NOT_YET, ABORTED, CHANGED, REFUSED, PAUSED = range(7)
 """Answers, as in kernels.h; a script that is done answers as a meeting where all said the same."""
 
 LIBRARY = Path(__file__).with_name("_kernels.so")

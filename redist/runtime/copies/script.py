@@ -10,7 +10,7 @@ OperationRows = tuple[int, int]
 
 _INT, _WORD, _POINTER = ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
 
-OperationKind = IntEnum("OperationKind", "COPY READ COMBINE DESCRIBE CHECK MEET", start=0)
+OperationKind = IntEnum("OperationKind", "COPY READ COMBINE DESCRIBE CHECK MEET PAUSE", start=0)
 """Kinds of operations, as in kernels.h."""
 
 
@@ -86,6 +86,11 @@ class Operation(ctypes.Structure):
     def meet_with(cls, word: int = 0, words: int | None = None) -> Operation:
         """Meet and say ``word``; all should say the same, or what stands at the address ``words``."""
         return cls(OperationKind.MEET, None, _Details(meet=_Meet(word, words)))
+
+    @classmethod
+    def pause(cls) -> Operation:
+        """Let Python meet ranks of other nodes."""
+        return cls(OperationKind.PAUSE, None, _Details())
 
 
 class Script(ctypes.Structure):

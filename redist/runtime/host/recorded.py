@@ -1,7 +1,8 @@
 """Repeat a call by one list of operations for the compiled kernel, recorded after it ran once.
 
 A repeated call with arrays like those of the call before then costs a few checks and one call into C:
-describe, publish, meet, check that the neighbours' arrays are where they were, fetch, meet again.
+describe, publish, meet, check that the neighbours' arrays are where they were, fetch, meet again. Between
+nodes C pauses where ranks meet by letters, which carry all that passes between nodes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from redist.runtime.host.recorded_arrays import (
     recorded_stages,
 )
 from redist.runtime.host.stage import StageReplay
-from redist.runtime.ranks.meeting import SLICE_NS, Disagreement
+from redist.runtime.ranks.meeting import BETWEEN_NODES_NS, SLICE_NS, Disagreement, Met
 
 AnyArray = NDArray[Any]
 AddressTables = tuple[Addresses, Addresses]
@@ -43,7 +44,7 @@ MOST_MISMATCHES = 8
 
 
 class RecordedCalls:
-    """Lets a host executor repeat its calls, if its ranks are of one node.
+    """Lets a host executor repeat its calls, if its ranks are of one node or letters carry all between nodes.
 
     ``meets_first`` says that calls meet before their first stage, which is local.
     """
@@ -53,8 +54,11 @@ class RecordedCalls:
         self.calls: list[RecordedCall] = []
         self._n_mismatches = 0
         world, schedule = host.world, host.schedule
+        lettered = world.letters is not None and all(
+            stage.is_local or stage.staging.enclosed is not None for stage in host.stages
+        )
         self._can_record = (
-            world.one_node
+            (world.one_node or lettered)
             and world.node.kernels is not None
             and not host.donates
             and schedule.plans[0].limit_bytes is None
@@ -148,7 +152,7 @@ class RecordedCall:
             control=world.pages.table,
             n=len(world.node.ranks),
             me=world.node.place,
-            wait_ns=SLICE_NS,
+            wait_ns=SLICE_NS if world.one_node else BETWEEN_NODES_NS,
         )
         self.pointer = ctypes.addressof(self.state)
         self.replay_in_c = world.node.kernels.script
@@ -179,7 +183,10 @@ class RecordedCall:
     def _write(self, meets_first: bool, meets_after: bool) -> list[Operation]:
         operations: list[Operation] = []
         if meets_first:
-            operations.append(Operation.meet_with(2 * self.token))
+            one_node = self.world.one_node
+            operations.append(
+                Operation.meet_with(2 * self.token) if one_node else Operation.pause()
+            )
         for number, recorded in enumerate(self.stages):
             operations += self._write_stage(recorded, self.tables[number])
             self.stage_of += [number] * (len(operations) - len(self.stage_of))
@@ -214,7 +221,8 @@ class RecordedCall:
             copy(round_.publish if number else replay.first, is_ahead=True)
             if number == 0:
                 said = 2 * self.token + replay.flag
-                operations.append(Operation.meet_with(said, address_of(words)))
+                near = Operation.meet_with(said, address_of(words))
+                operations.append(near if world.one_node else Operation.pause())
                 for rank in ranks:
                     if rank != world.rank and flags[rank]:
                         operations.append(Operation.check(self._description(replay, rank)))
@@ -223,6 +231,7 @@ class RecordedCall:
             copy(round_.copies)
             for rank, moves in round_.reads:
                 operations.append(Operation.read(moves.pointer, where, world.node.pids[rank]))
+            copy(round_.unpack)
             for combine in round_.combines:
                 code = kernel_code(combine.op, combine.dtype)
                 assert code is not None
@@ -329,9 +338,29 @@ class RecordedCall:
                 return len(self.stages), False, answer
             if answer == kernels.REFUSED:
                 raise TransferError("the system does not let this process read its neighbours")
-            if answer in (kernels.CHANGED, kernels.DIFFERENT):
-                return *self._leave(self.stage_of[state.at]), answer
+            if answer == kernels.PAUSED and self._meet_far(self.stage_of[state.at]):
+                state.seq, state.at = meeting.seq, state.at + 1
+                answer = self.replay_in_c(self.pointer)
+                if answer != kernels.NOT_YET:
+                    continue
+            elif answer in (kernels.PAUSED, kernels.CHANGED, kernels.DIFFERENT):
+                done = self._leave(self.stage_of[state.at])
+                return *done, kernels.CHANGED
             answer = meeting.wait_until(lambda: int(self.replay_in_c(self.pointer)))
+
+    def _meet_far(self, number: int) -> bool:
+        """**Collective.** Meet by letters; whether the neighbours' arrays are of the kinds they were."""
+        stage, replay = self.stages[number].stage, self.stages[number].replay
+        meeting = self.meeting
+        if stage.is_local:
+            met = self.world.meet(self.token)
+        else:
+            table = self.tables[number][(meeting.seq + 1) & 1]
+            met = stage.meet(self.token, replay.flag, replay.strides, table)
+        if met is Met.DISAGREE:
+            raise Disagreement
+        near, said = self.world.node.ranks, replay.descriptions
+        return len(near) == 1 or all(meeting.flag_of(rank) == (rank in said) for rank in near)
 
     def _leave(self, number: int) -> tuple[int, bool]:
         """End the stage that the kernel has stopped in."""

@@ -85,8 +85,7 @@ class Stage:
         self._is_limited = is_limited
         self.staging = Staging.none(len(parts))
         if not self.is_local:
-            letters = None if is_limited else world.letters
-            packing = replace(BY_MPI, enclosed=letters.most_enclosed if letters else 0)
+            packing = replace(BY_MPI, letters=None if is_limited else world.letters)
             self.staging = Staging.of(world, parts, staging_bytes, is_limited, packing)
         self._letters: dict[Strides, list[CopyList]] = Latest(REMEMBERED)
         """What is copied into each letter, by the strides of the sources."""
@@ -142,12 +141,12 @@ class Stage:
             self._first_moves(kinds, strides).run(table)
         if flag:
             self.places.describe(parity, kinds, sources, opens, targets)
-        met = self._meet(token, flag, strides, table)
+        met = self.meet(token, flag, strides, table)
         if met is not Met.DISAGREE:
             self._fill(targets)
         return self.resume(met, flag, strides, table, (sources, targets, buffer), release)
 
-    def _meet(self, token: int, flag: int, strides: Layouts, table: Addresses) -> Met:
+    def meet(self, token: int, flag: int, strides: Layouts, table: Addresses) -> Met:
         """**Collective.** Meet; what passes between nodes may come with the letters."""
         letters, enclosed = self.world.letters, self.staging.enclosed
         if letters is None or enclosed is None:
@@ -157,8 +156,7 @@ class Stage:
         if packs is None:
             compiler = self._compiler(NOWHERE, strides)
             packs = self._letters[strides.sources] = [compiler.letter_to(r) for r in letters.far]
-        sizes = [enclosed.get(rank, (0, 0))[0] for rank in letters.far]
-        return self.world.meet(token, flag, sizes, lambda k: packs[k].run(table))
+        return self.world.meet(token, flag, enclosed, lambda k: packs[k].run(table))
 
     def _fill(self, targets: Sequence[AnyArray | None]) -> None:
         """Write the identity of the reduction into tiles in which pieces leave room."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from redist.runtime.schedule.rounds import (
 from redist.runtime.schedule.stages import StagePart
 from redist.text.units import ceil_div
 
+if TYPE_CHECKING:
+    from redist.runtime.ranks.letters import Letters
+
 BOOK_BYTES = 2**17
 """Of a staging budget, an eighth up to this much is left for control pages, tables and programs."""
 
@@ -40,8 +44,7 @@ class Packing:
     What is one run of bytes goes from tile to tile, unless ``everything`` is packed; what is not must be
     packed if it is ``strided`` data that nothing carries as it is. MPI carries it, and packs it only where
     there is room. ``overlaps``: while the messages of one round are under way, others are packed. Packed
-    parts begin at multiples of ``align``. ``enclosed`` bytes may pass in each of the letters by which ranks
-    meet.
+    parts begin at multiples of ``align``. What finds room in the ``letters`` by which ranks meet passes so.
     """
 
     everything: bool = False
@@ -49,7 +52,7 @@ class Packing:
     overlaps: bool = True
     book_bytes: int = BOOK_BYTES
     align: int = 1
-    enclosed: int = 0
+    letters: Letters | None = None
 
     @property
     def must(self) -> bool:
@@ -152,7 +155,7 @@ class Staging:
     With two ``halves`` there are two buffers of ``send_bytes``, and two of ``receive_bytes``: while
     the messages of one round are under way, others are packed and taken apart. ``crosses`` says, alike on
     all ranks, that something passes between nodes. Where all of that is enclosed in letters, ``enclosed`` has
-    the bytes sent to and got from each rank.
+    the bytes of each.
     """
 
     rounds: Rounds
@@ -163,7 +166,7 @@ class Staging:
     exports: dict[tuple[int, int], bool] = field(default_factory=dict)
     halves: int = 1
     crosses: bool = False
-    enclosed: dict[int, tuple[int, int]] | None = None
+    enclosed: tuple[int, ...] | None = None
 
     @property
     def message_bytes(self) -> int:
@@ -213,10 +216,11 @@ class Staging:
             )
             for stage_part in stage_parts
         ]
-        enclosed = _enclosed(world, stage_parts)
-        near = sum(export.bytes_for(1) for export in exports)
-        if packing.enclosed and _is_small(world, enclosed, near, packing.enclosed, budget // 2):
-            return _in_letters(world, stage_parts, exports, enclosed)
+        if packing.letters is not None:
+            enclosed = _enclosed(world, stage_parts, packing.letters)
+            near = sum(export.bytes_for(1) for export in exports)
+            if _is_small(world, enclosed, near, packing.letters, budget // 2):
+                return _in_letters(world, stage_parts, exports, enclosed)
         room = _Room.of(world, needs, slot, packs_all)
         weights, parts = _weights(stage_parts, exports, needs, slot, room.most)
         both = np.stack([weights, parts])
@@ -272,36 +276,32 @@ class _Room:
         return _Room(crosses, both if sends else 0, both if receives else 0, both)
 
 
-def _enclosed(world: RankGroup, stage_parts: Sequence[StagePart]) -> dict[int, tuple[int, int]]:
-    """Bytes that this rank sends to and gets from each rank of another node."""
-    found: dict[int, tuple[int, int]] = {}
+def _enclosed(
+    world: RankGroup, stage_parts: Sequence[StagePart], letters: Letters
+) -> tuple[int, ...]:
+    """Bytes that this rank would send in each letter."""
+    found = dict.fromkeys(letters.far, 0)
     for stage_part in stage_parts:
         for p in stage_part.step.pieces:
-            n_bytes = math.prod(p.shape) * stage_part.itemsize
-            if p.sender == world.rank and p.receiver not in world.node.ranks:
-                sent, got = found.get(p.receiver, (0, 0))
-                found[p.receiver] = sent + n_bytes, got
-            elif p.receiver == world.rank and p.sender not in world.node.ranks:
-                sent, got = found.get(p.sender, (0, 0))
-                found[p.sender] = sent, got + n_bytes
-    return found
+            if p.sender == world.rank and p.receiver in found:
+                found[p.receiver] += math.prod(p.shape) * stage_part.itemsize
+    return tuple(found.values())
 
 
 def _is_small(
-    world: RankGroup, enclosed: dict[int, tuple[int, int]], near: int, letter: int, slot: int
+    world: RankGroup, enclosed: Sequence[int], near: int, letters: Letters, slot: int
 ) -> bool:
     """**Collective.** Whether all that passes between nodes finds room in letters, the rest in one slot."""
-    largest = max(map(max, enclosed.values()), default=0)
-    most = np.array([largest, near], dtype=np.int64)
+    most = np.array([max(enclosed), near], dtype=np.int64)
     world.all_max(most)
-    return 0 < most[0] <= letter and bool(most[1] <= slot)
+    return 0 < most[0] <= letters.most_enclosed and bool(most[1] <= slot)
 
 
 def _in_letters(
     world: RankGroup,
     stage_parts: Sequence[StagePart],
     exports: Sequence[Exports],
-    enclosed: dict[int, tuple[int, int]],
+    enclosed: tuple[int, ...],
 ) -> Staging:
     """**Collective.** One round, in which letters carry what passes between nodes."""
     ones = [1] * len(exports)

@@ -15,7 +15,7 @@ letter it needs for the one between.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class Letters:
         return self.far.index(rank) * self.room + HEAD_BYTES
 
     def meet(
-        self, said: int, sizes: list[int] | None, pack: Pack | None, near: Callable[[], None]
+        self, said: int, sizes: Sequence[int] | None, pack: Pack | None, near: Callable[[], None]
     ) -> list[int]:
         """**Collective.** Send all letters, do what is ``near``, and wait; what the far ranks say.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ class Meeting:
         self._slice_ns = SLICE_NS if node.is_everyone else BETWEEN_NODES_NS
 
     def meet(
-        self, token: int, flag: int = 0, sizes: list[int] | None = None, pack: Pack | None = None
+        self, token: int, flag: int = 0, sizes: Sequence[int] | None = None, pack: Pack | None = None
     ) -> Met:
         """**Collective.** Wait for every rank; how they came. :meth:`flag_of` tells whose flag is set.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -252,7 +252,7 @@ class World:
     # What ranks tell each other
 
     def meet(
-        self, token: int, flag: int = 0, sizes: list[int] | None = None, pack: Pack | None = None
+        self, token: int, flag: int = 0, sizes: Sequence[int] | None = None, pack: Pack | None = None
     ) -> Met:
         """**Collective.** As :meth:`Meeting.meet`."""
         return self.meeting.meet(token, flag, sizes, pack)

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define ABI 1
+#define ABI 2
 #define MAX_DIMS 6
 
 /* One box: `block` contiguous bytes, repeated over `n_dims` counts with a stride on either side.
@@ -20,10 +20,10 @@ typedef struct {
 } move;
 
 /* Answers of meetings and of scripts; a script that is done answers ALL_SAME. */
-enum { ALL_SAME, DIFFERENT, NOT_YET, ABORTED, CHANGED, REFUSED };
+enum { ALL_SAME, DIFFERENT, NOT_YET, ABORTED, CHANGED, REFUSED, PAUSED };
 
 /* Kinds of operations. */
-enum { COPY, READ, COMBINE, DESCRIBE, CHECK, MEET };
+enum { COPY, READ, COMBINE, DESCRIBE, CHECK, MEET, PAUSE };
 
 /* One operation of a script. `tables` are the base addresses for even and for odd meetings. */
 typedef struct {

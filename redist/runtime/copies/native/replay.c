@@ -7,8 +7,9 @@
 int64_t redist_abi(void) { return ABI; }
 
 /* Run operations until the script is done (ALL_SAME) or cannot go on: an answer of redist_meet,
- * CHANGED where a neighbour describes its arrays otherwise than when the script was written, or
- * REFUSED where the kernel does not let us read. */
+ * CHANGED where a neighbour describes its arrays otherwise than when the script was written, REFUSED
+ * where the kernel does not let us read, or PAUSED where Python meets ranks of other nodes, notes the
+ * number of the meeting, and goes on behind the pause. */
 int redist_script(script *now)
 {
     for (; now->at < now->n_operations; now->at++) {
@@ -45,6 +46,8 @@ int redist_script(script *now)
                 return answer;
             now->entered = 0;
             break;
+        case PAUSE:
+            return PAUSED;
         }
     }
     return ALL_SAME;
