@@ -156,7 +156,11 @@ class Stage:
         if packs is None:
             compiler = self._compiler(NOWHERE, strides)
             packs = self._letters[strides.sources] = [compiler.letter_to(r) for r in letters.far]
-        return self.world.meet(token, flag, enclosed, lambda k: packs[k].run(table))
+        compiled = self.world.node.kernels
+        if compiled is None:
+            return self.world.meet(token, flag, enclosed, lambda k: packs[k].run(table))
+        copy, where = compiled.copy, address_of(table)
+        return self.world.meet(token, flag, enclosed, lambda k: copy(*packs[k].pointer, where, 0))
 
     def _fill(self, targets: Sequence[AnyArray | None]) -> None:
         """Write the identity of the reduction into tiles in which pieces leave room."""

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from redist.errors import TransferError
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.ranks.node import Node
-from redist.runtime.ranks.waiting import abandon, are_complete
+from redist.runtime.ranks.waiting import Incomplete, abandon
+from redist.text.latest import Latest
 
 HEAD_BYTES = 64
 """A cache line: what the rank says, the number of the meeting, and room that keeps data in line."""
@@ -34,6 +35,9 @@ MOST_RANKS = 64
 MOST_BYTES = 2**20
 """Letters of one meeting are no larger than this, those to send and to receive together."""
 
+Rows = list[tuple[int, list[Any]]]
+"""Letters by rank, as MPI takes them."""
+REMEMBERED = 64
 WaitUntil = Callable[[Callable[[], bool]], None]
 Pack = Callable[[int], None]
 """Writes what is enclosed in the letter of this number."""
@@ -58,9 +62,12 @@ class Letters:
         n, self.room = len(self.far), MOST_BYTES // (2 * comm.size) // HEAD_BYTES * HEAD_BYTES
         # Of zeros that nobody touches there are no pages.
         sent, got = (np.zeros((n, self.room), np.uint8) for _ in range(2))
+        self._memory = sent, got
         self.sent, self.got = address_of(sent), address_of(got)
         self._heads, self._heads_got = (rows.view(np.int64)[:, :2] for rows in (sent, got))
-        self._rows = tuple(zip(sent, got, strict=True))
+        self._got_rows: Rows = [(r, [row, MPI.BYTE]) for r, row in zip(self.far, got, strict=True)]
+        self._rows: Latest[tuple[int, ...], Rows] = Latest(REMEMBERED)
+        self._heads_alone = self._rows_of([0] * n)
 
     @property
     def most_enclosed(self) -> int:
@@ -81,36 +88,44 @@ class Letters:
         """
         self._finish_sends()
         self.number += 1
-        tag, comm, rows = self.number & 1, self._comm, self._rows
         self._heads[:] = said, self.number
-        receives: list[Any] = []
+        tag, isend, sends = self.number & 1, self._comm.Isend, self._sends
+        receives = [self._comm.Irecv(row, rank, tag) for rank, row in self._got_rows]
         try:
-            for (_, row), rank in zip(rows, self.far, strict=True):
-                receives.append(comm.Irecv([row, MPI.BYTE], rank, tag))
-            for k, rank in enumerate(self.far):
-                n_bytes = HEAD_BYTES
-                if sizes is not None and sizes[k]:
-                    assert pack is not None
-                    pack(k)
-                    n_bytes += sizes[k]
-                self._sends.append(comm.Isend([rows[k][0], n_bytes, MPI.BYTE], rank, tag))
-            near()
-            mine = receives if sizes is None else [*receives, *self._sends]
-            self._wait_until(lambda: are_complete(mine))
+            if sizes is None or pack is None:
+                for rank, row in self._heads_alone:
+                    sends.append(isend(row, rank, tag))
+                near()
+                self._wait_until(Incomplete(receives).is_empty)
+            else:
+                for number, (rank, row) in enumerate(self._rows_of(sizes)):
+                    pack(number)
+                    sends.append(isend(row, rank, tag))
+                near()
+                self._wait_until(Incomplete([*receives, *sends]).is_empty)
         except BaseException:
             with contextlib.suppress(MPI.Exception):
-                abandon(receives, self._rows, self._sends)
+                abandon(receives, self._memory, sends)
             raise
-        heads = self._heads_got.tolist()
-        if any(number != self.number for _, number in heads):
+        said_far: list[int] = self._heads_got[:, 0].tolist()
+        if (self._heads_got[:, 1] != self.number).any():
             raise TransferError("internal error: ranks met with letters of different meetings")
-        return [words for words, _ in heads]
+        return said_far
+
+    def _rows_of(self, sizes: Sequence[int]) -> Rows:
+        """Letters with so many bytes enclosed, as MPI takes them."""
+        found = self._rows.get(tuple(sizes))
+        if found is None:
+            spans = zip(self.far, self._memory[0], sizes, strict=True)
+            found = [(rank, [row[: HEAD_BYTES + n], MPI.BYTE]) for rank, row, n in spans]
+            self._rows[tuple(sizes)] = found
+        return found
 
     def _finish_sends(self) -> None:
         """Wait until MPI has taken the letters of the meeting before."""
-        if self._sends and not are_complete(self._sends):
-            self._wait_until(lambda: are_complete(self._sends))
-        self._sends.clear()
+        if self._sends:
+            self._wait_until(Incomplete(self._sends).is_empty)
+            self._sends.clear()
 
     def close(self) -> None:
         """**Collective.** Free the communicator."""

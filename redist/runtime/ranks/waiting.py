@@ -102,9 +102,33 @@ def are_complete(requests: list[Any]) -> bool:
     try:
         return bool(MPI.Request.Testall(requests))
     except MPI.Exception as error:
-        raise PeerError(
-            f"MPI gave up waiting for another rank, which may have died ({error})"
-        ) from None
+        raise _gave_up(error) from None
+
+
+class Incomplete:
+    """Requests that are not complete yet, as far as was seen: to be asked often, one of them at a time.
+
+    MPI goes on with all of them whichever is asked for.
+    """
+
+    __slots__ = ("_rest",)
+
+    def __init__(self, requests: list[Any]) -> None:
+        self._rest = requests[::-1]
+
+    def is_empty(self) -> bool:
+        """**Local.** Whether all are complete."""
+        rest = self._rest
+        try:
+            while rest and rest[-1].Test():
+                rest.pop()
+        except MPI.Exception as error:
+            raise _gave_up(error) from None
+        return not rest
+
+
+def _gave_up(error: MPI.Exception) -> PeerError:
+    return PeerError(f"MPI gave up waiting for another rank, which may have died ({error})")
 
 
 def gather(comm: MPI.Comm, value: Any, timeout_s: float | None) -> list[Any]:
