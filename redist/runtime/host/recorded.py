@@ -145,6 +145,11 @@ class RecordedCall:
         self.stage_of: list[int] = []
         """The stage of every operation."""
         operations = self._write(meets_first, meets_after)
+        self.enclosed = [
+            one.stage.enclosed(one.replay.strides, tables[0])
+            for one, tables in zip(self.stages, self.tables, strict=True)
+        ]
+        """What the letters of every stage carry, from arrays that both tables name alike."""
         self.operations = (Operation * len(operations))(*operations)
         self.state = Script(
             operations=ctypes.addressof(self.operations),
@@ -350,13 +355,8 @@ class RecordedCall:
 
     def _meet_far(self, number: int) -> bool:
         """**Collective.** Meet by letters; whether the neighbours' arrays are of the kinds they were."""
-        stage, replay = self.stages[number].stage, self.stages[number].replay
-        meeting = self.meeting
-        if stage.is_local:
-            met = self.world.meet(self.token)
-        else:
-            table = self.tables[number][(meeting.seq + 1) & 1]
-            met = stage.meet(self.token, replay.flag, replay.strides, table)
+        replay, meeting = self.stages[number].replay, self.meeting
+        met = meeting.meet(self.token, replay.flag, self.enclosed[number])
         if met is Met.DISAGREE:
             raise Disagreement
         near, said = self.world.node.ranks, replay.descriptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from redist.runtime.copies.reduce import identity
 from redist.runtime.host.messages import MessageRounds
 from redist.runtime.host.places import NOWHERE, Found, Kinds, TilePlaces
 from redist.runtime.host.staging import BY_MPI, Staging
+from redist.runtime.ranks.letters import Enclosed
 from redist.runtime.ranks.meeting import Disagreement, Met
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import MOST_ROUNDS, Bases, Compiler, Round, TileAt
@@ -148,9 +150,13 @@ class Stage:
 
     def meet(self, token: int, flag: int, strides: Layouts, table: Addresses) -> Met:
         """**Collective.** Meet; what passes between nodes may come with the letters."""
-        letters, enclosed = self.world.letters, self.staging.enclosed
-        if letters is None or enclosed is None:
-            return self.world.meet(token, flag)
+        return self.world.meet(token, flag, self.enclosed(strides, table))
+
+    def enclosed(self, strides: Layouts, table: Addresses) -> Enclosed | None:
+        """**Local.** What letters are to carry, from where the table says; None if nothing passes so."""
+        letters, sizes = self.world.letters, self.staging.enclosed
+        if letters is None or sizes is None:
+            return None
         table[self.bases.send], table[self.bases.receive] = letters.sent, letters.got
         packs = self._letters.get(strides.sources)
         if packs is None:
@@ -158,9 +164,10 @@ class Stage:
             packs = self._letters[strides.sources] = [compiler.letter_to(r) for r in letters.far]
         compiled = self.world.node.kernels
         if compiled is None:
-            return self.world.meet(token, flag, enclosed, lambda k: packs[k].run(table))
-        copy, where = compiled.copy, address_of(table)
-        return self.world.meet(token, flag, enclosed, lambda k: copy(*packs[k].pointer, where, 0))
+            return letters.enclose(sizes, [partial(moves.run, table) for moves in packs])
+        where = address_of(table)
+        runs = [partial(compiled.copy, *moves.pointer, where, 0) for moves in packs]
+        return letters.enclose(sizes, runs)
 
     def _fill(self, targets: Sequence[AnyArray | None]) -> None:
         """Write the identity of the reduction into tiles in which pieces leave room."""

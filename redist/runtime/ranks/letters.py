@@ -26,7 +26,6 @@ from redist.errors import TransferError
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.ranks.node import Node
 from redist.runtime.ranks.waiting import Incomplete, abandon
-from redist.text.latest import Latest
 
 HEAD_BYTES = 64
 """A cache line: what the rank says, the number of the meeting, and room that keeps data in line."""
@@ -35,12 +34,11 @@ MOST_RANKS = 64
 MOST_BYTES = 2**20
 """Letters of one meeting are no larger than this, those to send and to receive together."""
 
-Rows = list[tuple[int, list[Any]]]
-"""Letters by rank, as MPI takes them."""
-REMEMBERED = 64
 WaitUntil = Callable[[Callable[[], bool]], None]
-Pack = Callable[[int], None]
-"""Writes what is enclosed in the letter of this number."""
+Pack = Callable[[], None]
+"""Writes what is enclosed in a letter."""
+Enclosed = list[tuple[int, list[Any], Pack]]
+"""Letters with data, by rank: their bytes as MPI takes them, and what writes the data."""
 
 
 class Letters:
@@ -65,9 +63,8 @@ class Letters:
         self._memory = sent, got
         self.sent, self.got = address_of(sent), address_of(got)
         self._heads, self._heads_got = (rows.view(np.int64)[:, :2] for rows in (sent, got))
-        self._got_rows: Rows = [(r, [row, MPI.BYTE]) for r, row in zip(self.far, got, strict=True)]
-        self._rows: Latest[tuple[int, ...], Rows] = Latest(REMEMBERED)
-        self._heads_alone = self._rows_of([0] * n)
+        self._got_rows = [(r, [row, MPI.BYTE]) for r, row in zip(self.far, got, strict=True)]
+        self._alone = self.enclose([0] * n, [lambda: None] * n)
 
     @property
     def most_enclosed(self) -> int:
@@ -78,48 +75,41 @@ class Letters:
         """Where the data of the letter to or from a rank begins, behind the first byte of all letters."""
         return self.far.index(rank) * self.room + HEAD_BYTES
 
+    def enclose(self, sizes: Sequence[int], packs: Sequence[Pack]) -> Enclosed:
+        """**Local.** What letters are to carry: bytes of each, and what writes them."""
+        spans = zip(self.far, self._memory[0], sizes, packs, strict=True)
+        return [(rank, [row[: HEAD_BYTES + n], MPI.BYTE], pack) for rank, row, n, pack in spans]
+
     def meet(
-        self, said: int, sizes: Sequence[int] | None, pack: Pack | None, near: Callable[[], None]
+        self, said: int, enclosed: Enclosed | None, near: Callable[[], None] | None
     ) -> list[int]:
         """**Collective.** Send all letters, do what is ``near``, and wait; what the far ranks say.
 
-        ``sizes`` has what is enclosed in each letter, which ``pack`` writes just before it is sent. Letters
-        with data are waited for until MPI has taken them: after that it may not be called for long.
+        What is ``enclosed`` is written just before it is sent. Such letters are waited for until MPI has
+        taken them: after that it may not be called for long.
         """
         self._finish_sends()
         self.number += 1
         self._heads[:] = said, self.number
-        tag, isend, sends = self.number & 1, self._comm.Isend, self._sends
-        receives = [self._comm.Irecv(row, rank, tag) for rank, row in self._got_rows]
+        comm, tag, sends = self._comm, self.number & 1, self._sends
+        irecv, isend = comm.Irecv, comm.Isend
+        receives = [irecv(row, rank, tag) for rank, row in self._got_rows]
         try:
-            if sizes is None or pack is None:
-                for rank, row in self._heads_alone:
-                    sends.append(isend(row, rank, tag))
+            for rank, row, pack in enclosed or self._alone:
+                pack()
+                sends.append(isend(row, rank, tag))
+            if near is not None:
                 near()
-                self._wait_until(Incomplete(receives).is_empty)
-            else:
-                for number, (rank, row) in enumerate(self._rows_of(sizes)):
-                    pack(number)
-                    sends.append(isend(row, rank, tag))
-                near()
-                self._wait_until(Incomplete([*receives, *sends]).is_empty)
+            mine = receives if enclosed is None else [*receives, *sends]
+            self._wait_until(Incomplete(mine).is_empty)
         except BaseException:
             with contextlib.suppress(MPI.Exception):
                 abandon(receives, self._memory, sends)
             raise
-        said_far: list[int] = self._heads_got[:, 0].tolist()
-        if (self._heads_got[:, 1] != self.number).any():
+        heads = self._heads_got.tolist()
+        if any(number != self.number for _, number in heads):
             raise TransferError("internal error: ranks met with letters of different meetings")
-        return said_far
-
-    def _rows_of(self, sizes: Sequence[int]) -> Rows:
-        """Letters with so many bytes enclosed, as MPI takes them."""
-        found = self._rows.get(tuple(sizes))
-        if found is None:
-            spans = zip(self.far, self._memory[0], sizes, strict=True)
-            found = [(rank, [row[: HEAD_BYTES + n], MPI.BYTE]) for rank, row, n in spans]
-            self._rows[tuple(sizes)] = found
-        return found
+        return [words for words, _ in heads]
 
     def _finish_sends(self) -> None:
         """Wait until MPI has taken the letters of the meeting before."""

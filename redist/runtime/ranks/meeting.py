@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from redist.runtime.ranks.node import Node, RankGroup
 from redist.runtime.ranks.tokens import Token
 
 if TYPE_CHECKING:
-    from redist.runtime.ranks.letters import Letters, Pack
+    from redist.runtime.ranks.letters import Enclosed, Letters
 
 SLICE_NS = 50_000_000
 """Waits look up so often: at signals, at the clock, and at whether the others live."""
@@ -85,12 +86,10 @@ class Meeting:
         self._kernels = node.kernels
         self._slice_ns = SLICE_NS if node.is_everyone else BETWEEN_NODES_NS
 
-    def meet(
-        self, token: int, flag: int = 0, sizes: Sequence[int] | None = None, pack: Pack | None = None
-    ) -> Met:
+    def meet(self, token: int, flag: int = 0, enclosed: Enclosed | None = None) -> Met:
         """**Collective.** Wait for every rank; how they came. :meth:`flag_of` tells whose flag is set.
 
-        Between nodes letters carry ``sizes`` bytes, which ``pack`` writes: see :class:`Letters`.
+        Between nodes letters carry what is ``enclosed``: see :class:`Letters`.
         """
         said = 2 * token + flag
         self.seq += 1
@@ -98,8 +97,11 @@ class Meeting:
             return self.classify(self._wait_on_node(said), said)
         self._pages.words[self._node.rank][CONTROL_WORD * (1 + (self.seq & 1))] = said
         if self.letters is not None:
-            words = self.letters.meet(said, sizes, pack, lambda: self._wait_for_node(said))
-            return self._compare(said, words)
+            if len(self._node.ranks) > 1:
+                near = partial(self._wait_for_node, said)
+                return self._compare(said, self.letters.meet(said, enclosed, near))
+            words = self.letters.meet(said, enclosed, None)
+            return Met.SAME if words.count(said) == len(words) else self._compare(said, words)
         seen = np.array([said, -said], dtype=np.int64)
         self._ranks.all_max(seen)
         if seen[0] == -seen[1]:

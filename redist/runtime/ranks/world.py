@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -22,7 +22,7 @@ from redist.runtime.ranks.background import Queue, run_now
 from redist.runtime.ranks.control_page import ControlPages
 from redist.runtime.ranks.failure import Failure, failed
 from redist.runtime.ranks.leaving import tell_at_exit, wait_to_begin
-from redist.runtime.ranks.letters import MOST_RANKS, Letters, Pack
+from redist.runtime.ranks.letters import MOST_RANKS, Enclosed, Letters
 from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.meeting import Disagreement, Meeting, Met
 from redist.runtime.ranks.node import Node
@@ -251,11 +251,9 @@ class World:
 
     # What ranks tell each other
 
-    def meet(
-        self, token: int, flag: int = 0, sizes: Sequence[int] | None = None, pack: Pack | None = None
-    ) -> Met:
+    def meet(self, token: int, flag: int = 0, enclosed: Enclosed | None = None) -> Met:
         """**Collective.** As :meth:`Meeting.meet`."""
-        return self.meeting.meet(token, flag, sizes, pack)
+        return self.meeting.meet(token, flag, enclosed)
 
     def meet_node(self) -> None:
         """**Collective over the node.** As :meth:`Meeting.meet_node`."""
