@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -60,6 +60,12 @@ class TransferRequest:
     def token(self) -> int:
         """What ranks that make this request bring to a meeting: even, below 2**57."""
         return request_token(self.text)
+
+    def token_for(self, plans: Sequence[Plan]) -> int:
+        """What ranks bring that will carry it out by these plans, on which messages depend."""
+        steps = (step for plan in plans for step in plan.steps)
+        said = (f"{step.action} -> {step.after} by {step.staging_bytes}" for step in steps)
+        return request_token("\n".join([self.text, f"{plans[0].planned_for}", *said]))
 
     @property
     def tile_bytes(self) -> int:

@@ -114,7 +114,7 @@ class Transfer:
     ) -> None:
         options = request.options
         self.comm, self.request, self.timeout_s = comm, request, timeout_s
-        self._token, self._names = request.token, tuple(request.pairs)
+        self._names = tuple(request.pairs)
         self._world = world = world_of(comm, options.transport, options.node_size, timeout_s)
         world.failure.raise_if_broken()
         world.drain()
@@ -123,6 +123,7 @@ class Transfer:
         self.topology = found.topology
         plans = from_first(world.comm, lambda: request.plans(found.topology), timeout_s)
         plans = tuple(replace(plan, planned_for=str(found)) for plan in plans)
+        self._token = request.token_for(plans)
         with world.operation(timeout_s):
             self._schedule = TransferStages.of(plans, world.rank, self.topology)
             self._own_tiles = OwnTiles(self._schedule, options.donate, keep=not is_shared)

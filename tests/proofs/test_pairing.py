@@ -188,7 +188,9 @@ class Recorder:
         self.posts: list[tuple[str, int]] = []
         """What was posted, and where the staging for it begins."""
         monkeypatch.setattr(messages_module, "post", self.post)
+        nothing = SimpleNamespace(is_empty=lambda: True, add=lambda requests: None)
         monkeypatch.setattr(messages_module, "are_complete", lambda requests: True)
+        monkeypatch.setattr(messages_module, "Incomplete", lambda requests: nothing)
         self.combines = (self.does("combine"),) if combines else ()
 
     def post(self, start: str, message: Any, table: Any, tag: int) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -15,7 +15,7 @@ from mpi4py import MPI
 from redist.runtime.copies.addresses import Addresses
 from redist.runtime.copies.strided import Strided
 from redist.runtime.ranks.tokens import Tag
-from redist.runtime.ranks.waiting import abandon, are_complete
+from redist.runtime.ranks.waiting import Incomplete, abandon, are_complete
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Message, Round
 from redist.text.units import ceil_div
@@ -23,7 +23,9 @@ from redist.text.units import ceil_div
 # Messages as MPI sees them: plain bytes, or strided bytes by derived datatypes.
 
 
-def post(start: Callable[..., MPI.Request], message: Message, table: Addresses, tag: int) -> Any:
+def post(
+    start: Callable[..., MPI.Request], message: Message, table: Addresses | Sequence[int], tag: int
+) -> Any:
     """Start a message with ``comm.Isend`` or ``comm.Irecv``; the request."""
     if not message.forms:
         address = int(table[message.base]) + message.offset
@@ -60,25 +62,30 @@ IN_FLIGHT, IN_FLIGHT_BYTES = 2, 2**21
 
 @dataclass(slots=True)
 class _RoundMessages:
-    """The messages of a round: received, sent, and still to be sent with their bytes."""
+    """The messages of a round: those under way, and still to be sent with their bytes."""
 
     receives: list[Any] = field(default_factory=list)
     sends: list[Any] = field(default_factory=list)
-    queued: deque[tuple[Callable[[], Any], int]] = field(default_factory=deque)
+    queued: deque[tuple[Message, Sequence[int]]] = field(default_factory=deque)
 
 
-def cut(message: Message) -> list[Message]:
+def cut(message: Message) -> tuple[Message, ...]:
     """A message in parts; both of its ends cut it alike, because they know its size.
 
     >>> [(m.offset, m.n_bytes) for m in cut(Message(1, 0, 100, 2**19 + 2))]
     [(100, 174764), (174864, 174764), (349628, 174762)]
     """
     if message.n_bytes <= CUT_BYTES:
-        return [message]
+        return (message,)
+    return _cut(message)
+
+
+@lru_cache(maxsize=4096)
+def _cut(message: Message) -> tuple[Message, ...]:
     parts = min(MOST_CUTS, ceil_div(message.n_bytes, CUT_BYTES))
     size = ceil_div(message.n_bytes, parts)
     starts = range(0, message.n_bytes, size)
-    return [_part(message, at, min(at + size, message.n_bytes)) for at in starts]
+    return tuple(_part(message, at, min(at + size, message.n_bytes)) for at in starts)
 
 
 def _part(message: Message, lo: int, hi: int) -> Message:
@@ -105,7 +112,7 @@ class MessageRounds:
         self._open: dict[int, _RoundMessages] = {}
         """By the number of the round."""
         self._flying: list[tuple[Any, int]] = []
-        """Sends under way and their bytes."""
+        """Sends under way and their bytes, as far as was seen."""
 
     def __enter__(self) -> MessageRounds:
         return self
@@ -118,39 +125,48 @@ class MessageRounds:
 
     def post(self, number: int, round_: Round, table: Addresses) -> None:
         """Let receives wait for their messages, pack what is sent, and send it in turn."""
-        comm = self._world.comm
+        if not (round_.receives or round_.sends):
+            return
+        irecv, places = self._world.comm.Irecv, table.tolist()  # it soon names the other half
         messages = self._open[number] = _RoundMessages()
         for message in round_.receives:
-            messages.receives += [post(comm.Irecv, m, table, Tag.DATA) for m in cut(message)]
+            messages.receives += [post(irecv, m, places, Tag.DATA) for m in cut(message)]
         round_.pack.run(table)
-        places = table.copy()  # the table soon says where the other half of staging is
         for parts in zip_longest(*map(cut, round_.sends)):
-            for m in filter(None, parts):
-                messages.queued.append((partial(post, comm.Isend, m, places, Tag.DATA), m.n_bytes))
+            messages.queued.extend((m, places) for m in parts if m is not None)
         self._send()
 
     def wait(self, number: int) -> None:
         """Wait for the messages of a round, if that was not done before."""
         messages = self._open.get(number)
-        if messages is not None and (messages.receives or messages.sends or messages.queued):
-            self._world.wait_until(lambda: self._is_done(messages))
-        self._open.pop(number, None)
-
-    def _is_done(self, messages: _RoundMessages) -> bool:
-        self._send()
-        return not messages.queued and are_complete([*messages.receives, *messages.sends])
-
-    def _send(self) -> None:
-        """Send what comes next, oldest rounds first, as far as it has room beside what is under way."""
-        waiting = [messages for messages in self._open.values() if messages.queued]
-        if not waiting:
+        if messages is None:
             return
-        self._flying = [one for one in self._flying if not are_complete([one[0]])]
-        for messages in waiting:
+        received, sent = Incomplete(messages.receives), Incomplete(messages.sends)
+
+        def is_done() -> bool:
+            if self._send():
+                sent.add(messages.sends)
+            return received.is_empty() and not messages.queued and sent.is_empty()
+
+        self._world.wait_until(is_done)
+        del self._open[number]
+
+    def _send(self) -> bool:
+        """Send what comes next, oldest rounds first, as far as it has room; whether there was anything."""
+        sent = False
+        isend = self._world.comm.Isend
+        for messages in self._open.values():
             while messages.queued:
-                used = sum(n_bytes for _, n_bytes in self._flying)
-                if len(self._flying) >= IN_FLIGHT and used >= IN_FLIGHT_BYTES:
-                    return
-                start, n_bytes = messages.queued.popleft()
-                messages.sends.append(start())
-                self._flying.append((messages.sends[-1], n_bytes))
+                if len(self._flying) >= IN_FLIGHT and not self._has_room():
+                    return sent
+                message, places = messages.queued.popleft()
+                messages.sends.append(post(isend, message, places, Tag.DATA))
+                self._flying.append((messages.sends[-1], message.n_bytes))
+                sent = True
+        return sent
+
+    def _has_room(self) -> bool:
+        """Whether another part may be sent beside what is under way."""
+        self._flying = [one for one in self._flying if not are_complete([one[0]])]
+        used = sum(n_bytes for _, n_bytes in self._flying)
+        return len(self._flying) < IN_FLIGHT or used < IN_FLIGHT_BYTES

@@ -116,6 +116,10 @@ class Incomplete:
     def __init__(self, requests: list[Any]) -> None:
         self._rest = requests[::-1]
 
+    def add(self, requests: list[Any]) -> None:
+        """**Local.** Look at these, too."""
+        self._rest = [*requests[::-1], *self._rest]
+
     def is_empty(self) -> bool:
         """**Local.** Whether all are complete."""
         rest = self._rest
