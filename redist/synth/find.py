@@ -37,8 +37,8 @@ MAX_CELLS = {"auto": 4_000_000, "collectives": 8_000_000, "no_permute": 8_000_00
 """Types times ranks that a search will look at, over prime factors."""
 MANY_CELLS = 1_000_000
 """Above this many, a route over coarser factors is found before."""
-COARSE_CELLS = 300_000
-"""The same over coarser ones."""
+COARSE_CELLS = 4_000_000
+"""The same over coarser ones: three factors of 65,536 ranks, of which one step would be as many messages."""
 
 
 def find_plan(request: Request) -> Plan:

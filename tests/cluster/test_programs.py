@@ -18,6 +18,7 @@ JOBS = [
         (
             Run("mpi.fuzz", ("--n", "45", "--seed", "88"), slow=MORE),
             Run("mpi.mixing", ("--n", "20"), slow=MORE),
+            Run("mpi.mismatches", ("--n", "12", "--seed", "5"), slow=MORE),
         ),
         hosts=8,
     ),
@@ -26,6 +27,7 @@ JOBS = [
         (
             Run("mpi.links"),
             Run("mpi.fuzz", ("--n", "9", "--seed", "44")),
+            Run("mpi.mismatches", ("--n", str(sample(2, of=25)))),
             Run("mpi.faults", slow=MORE),
             Run("mpi.failures", ("raise",), slow=MORE),
             Run("mpi.failures", ("late",), slow=MORE),

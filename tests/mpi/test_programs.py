@@ -43,6 +43,9 @@ REPEATED = [(4, ()), (8, ()), (6, ("--node-size", "3"))]
 WRONG = [
     Run("mpi.faults", ("--transport", "auto")),
     Run("mpi.faults", ("--transport", "mpi"), slow=SEVERAL),
+    Run("mpi.mismatches", ("--n", str(sample(1, of=20)), "--transport", "auto")),
+    Run("mpi.mismatches", ("--n", str(sample(2, of=20)), "--transport", "mpi")),
+    Run("mpi.mismatches", ("--n", "20", "--node-size", "2"), slow=SEVERAL),
     Run("mpi.failures", ("raise", "--transport", "auto")),
     Run("mpi.failures", ("raise", "--transport", "mpi")),
     Run("mpi.failures", ("raise", "--node-size", "2"), slow=SEVERAL),

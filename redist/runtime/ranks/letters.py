@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from redist.errors import TransferError
 from redist.runtime.copies.addresses import address_of

@@ -235,12 +235,8 @@ class Compiler:
                         staying.append(move)
                     else:
                         copies.append(move)
-        if self.letters:
-            pack, sends, receives = [], [], []
-            unpack = self._enclosed(incoming, sending=False)
-        else:
-            pack, sends = self._messages(outgoing, sending=True)
-            unpack, receives = self._messages(incoming, sending=False)
+        pack, sends = self._messages({} if self.letters else outgoing, sending=True)
+        unpack, receives = self._messages(incoming, sending=False)
         unpacked = [move for move, part, _ in unpack if part.order == 0]
         combines += [(part.order, item, move) for move, part, item in unpack if part.order]
         combines.sort(key=lambda entry: entry[0])
@@ -312,8 +308,11 @@ class Compiler:
     ) -> tuple[list[tuple[BufferCopy, Piece, int]], list[Message]]:
         """One message per peer, with the copies that pack or unpack it.
 
-        A message that is one contiguous part of a tile goes from there, or there, without a copy.
+        A message that is one contiguous part of a tile goes from there, or there, without a copy. What is
+        enclosed in letters has copies alone.
         """
+        if self.letters:
+            return self._enclosed(parts, sending), []
         moves: list[tuple[BufferCopy, Piece, int]] = []
         messages: list[Message] = []
         staging = self.bases.send if sending else self.bases.receive
