@@ -15,6 +15,7 @@ letter it needs for the one between.
 from __future__ import annotations
 
 import contextlib
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,8 +58,9 @@ class Letters:
         self._comm, self._wait_until = comm.Dup(), wait_until
         self._sends: list[Any] = []
         n, self.room = len(self.far), MOST_BYTES // (2 * comm.size) // HEAD_BYTES * HEAD_BYTES
-        # Of zeros that nobody touches there are no pages.
-        sent, got = (np.zeros((n, self.room), np.uint8) for _ in range(2))
+        # Of a mapping there are only the pages that letters touch.
+        memory = np.frombuffer(mmap.mmap(-1, 2 * n * self.room), np.uint8)
+        sent, got = memory.reshape(2, n, self.room)
         self._memory = sent, got
         self.sent, self.got = address_of(sent), address_of(got)
         self._heads, self._heads_got = (rows.view(np.int64)[:, :2] for rows in (sent, got))
