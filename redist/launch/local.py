@@ -96,8 +96,7 @@ class LocalRanks:
         if not self._sockets:
             raise PeerError("cannot run this: the ranks have ended; start them anew with restart()")
         self._n_cells += 1
-        self._ask(self._question(what, args, options))
-        found = self._answers()
+        found = self._answers(self._question(what, args, options))
         wrong = [(rank, one) for rank, one in enumerate(found) if isinstance(one, Raised)]
         if wrong:
             raise _one_error(wrong)
@@ -166,18 +165,19 @@ class LocalRanks:
                 "what it needs in a cell"
             ) from None
 
-    def _ask(self, question: bytes) -> None:
-        for sock in self._sockets:
-            sock.sendall(HEAD.pack(len(question)) + question)
+    def _answers(self, question: bytes = b"") -> list[Any]:
+        """What each rank returns or raises; meanwhile what they print is shown.
 
-    def _answers(self) -> list[Any]:
-        """What each rank returns or raises; meanwhile what they print is shown."""
+        All ranks are asked, and all answers taken, whenever Ctrl-C comes: no old answer is left behind.
+        """
         found: dict[int, Any] = {}
         stop = math.inf  # then the others are interrupted, and later ended
         asked = False
         with selectors.DefaultSelector() as ready, _interrupts_counted() as interrupts:
             for rank, sock in enumerate(self._sockets):
                 ready.register(sock, selectors.EVENT_READ, rank)
+                if question:
+                    sock.sendall(HEAD.pack(len(question)) + question)
             while len(found) < self.n_ranks:
                 for one, _ in ready.select(LOOK_S):
                     self._take_word(one.data, found)
@@ -281,7 +281,7 @@ def _one_error(wrong: list[tuple[int, Raised]]) -> PeerError:
 
 def _show(rank: int, text: str) -> None:
     for line in text.splitlines():
-        print(f"[{rank}] {line}")
+        print(f"[{rank}] {line}", flush=True)
 
 
 def _offer_magic(ranks: LocalRanks) -> None:
