@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
-from redist.errors import RedistError, TransferError
+from redist.errors import PeerError, RedistError, TransferError
 from redist.layout.mesh import Mesh
 from redist.plan.plan import Plan
 from redist.plan.topology import Topology
@@ -121,7 +121,11 @@ class Transfer:
         with world.operation(timeout_s):
             found = find_topology(world, options.topology, request.tile_bytes, options.limit_bytes)
         self.topology = found.topology
-        plans = from_first(world.comm, lambda: request.plans(found.topology), timeout_s)
+        try:
+            plans = from_first(world.comm, lambda: request.plans(found.topology), timeout_s)
+        except PeerError as error:  # another rank has failed: these ranks cannot go on together
+            world.abort_once(error)
+            raise
         plans = tuple(replace(plan, planned_for=str(found)) for plan in plans)
         self._token = request.token_for(plans)
         with world.operation(timeout_s):

@@ -30,6 +30,9 @@ AGAINST_NUMPY: dict[str, dict[int, tuple[int, int]]] = {
 }
 """Random rounds on so many ranks: in ``make test`` (0: none), and at most."""
 
+FIRST = ("taking_blocks",)
+"""They measure memory, in processes that have taken none yet."""
+
 KEYS: list[tuple[int, tuple[int, int], tuple[str, ...]]] = [
     (1, (17, 51), ()),
     (2, (0, 85), ()),
@@ -133,11 +136,11 @@ def jobs() -> Iterator[Job]:
         (3, ()): [*promised(3, ON_THREE).runs, Run("pgas.reaching", ("--nodes",))],
     }
     for ranks in (1, 2, 3, 4, 6):
-        found.setdefault((ranks, ()), []).extend(
-            random_run(f"pgas.{program}", counts[ranks], ranks)
-            for program, counts in AGAINST_NUMPY.items()
-            if ranks in counts
-        )
+        runs = found.setdefault((ranks, ()), [])
+        for program, by_ranks in AGAINST_NUMPY.items():
+            if ranks in by_ranks:
+                place = 0 if program in FIRST else len(runs)
+                runs.insert(place, random_run(f"pgas.{program}", by_ranks[ranks], ranks))
     for ranks, counts, args in KEYS:
         seed = ranks + 100 * len(args)
         pair = [random_run(f"pgas.{p}", counts, seed, args) for p in ("indexing", "manipulation")]

@@ -76,9 +76,13 @@ def join(
     hello = Hello(started.rank, size, node_name(), me, library, problem)
     sock, job = _go_in(started, hello, token or "", timeout_s)
     _start_mpi(sock.fileno(), hello, timeout_s)
-    JOINED.append(_cut_loose(sock, started, job))
+    joined = _cut_loose(sock, started, job)
+    JOINED.append(joined)
     from mpi4py import MPI
 
+    node = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+    joined.is_one_node = node.size == size
+    node.Free()
     return MPI.COMM_WORLD
 
 

@@ -44,7 +44,7 @@ class Membership:
         self.rank, self.size, self.job, self.is_guest = rank, size, job, is_guest
         self.gone: dict[int, str] = {}
         """Ranks that have ended without a goodbye, and what is said of them."""
-        self.noticed = False
+        self.noticed = self.is_one_node = False
         self.pid = os.getpid()
         self._control, self._near = control, near
         self._may_leave = threading.Event()
@@ -64,7 +64,9 @@ class Membership:
     def leave(self) -> None:
         """**Collective.** Wait until all ranks that live want to end too, and end MPI.
 
-        Where one has gone MPI cannot end in order: the process then ends without, with its own status.
+        Where one has gone MPI cannot end in order: the process then ends without, with its own status. So it
+        does between nodes: of two ranks that close their connections, the later one would find it reset by
+        the other, an error to MPI. No message is under way by then, because everybody has said goodbye.
         """
         if os.getpid() != self.pid or self._is_leaving:
             return
@@ -77,7 +79,8 @@ class Membership:
         from mpi4py import MPI
 
         self._near.sendall(b"cmd=finalize_ack rc=0\n")  # MPI asks when Python is no more
-        if self._may_leave.is_set() and not self.gone and not MPI.Is_finalized():
+        in_order = self._may_leave.is_set() and not self.gone and self.is_one_node
+        if in_order and not MPI.Is_finalized():
             MPI.Finalize()
 
     def _note_failure(

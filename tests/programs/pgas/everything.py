@@ -40,6 +40,7 @@ ELSEWHERE = {
     "chunk_files": ["read_zarr", "read_hdf5", "write_zarr"],
     "writing": ["write_csv", "write_npy"],
     "writing_parquet": ["write_parquet"],
+    "tests.foreign": ["to_dask", "to_ray"],
     "captured": ["program", "map_tiles", "repeat_until"],
     "creating": [
         "arange", "array", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_function",
