@@ -41,7 +41,7 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ran
 	@echo '           $(BIN)/redist doctor -n 4 says what was found here (MPI, shared memory, GPUs) and how ranks would be joined'
 
 # Types are checked while tests run.
-test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (about 8 minutes on 2 cores)
+test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (about 6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory --jobs=2 lint types pytest
 	@echo "make test-all runs these too, with larger counts everywhere, then: $(THEN), soak"
 

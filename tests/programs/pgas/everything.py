@@ -40,7 +40,8 @@ ELSEWHERE = {
     "chunk_files": ["read_zarr", "read_hdf5", "write_zarr"],
     "writing": ["write_csv", "write_npy"],
     "writing_parquet": ["write_parquet"],
-    "tests.foreign": ["to_dask", "to_ray"],
+    "../foreign/dask_arrays": ["to_dask"],
+    "../foreign/ray_ranks": ["to_ray"],
     "captured": ["program", "map_tiles", "repeat_until"],
     "creating": [
         "arange", "array", "asarray", "empty", "empty_like", "eye", "from_dlpack", "from_function",
@@ -48,7 +49,7 @@ ELSEWHERE = {
         "isdtype", "result_type", "can_cast", "to_device", "device", "nbytes", "settled",
     ],
 }  # fmt: skip
-"""Names that another program of this folder checks."""
+"""Names that another program checks, of this folder or beside it."""
 PLAIN = {
     "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "e", "fft", "inf", "linalg",
     "nan", "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "memory", "ndim", "new", "shape", "size",
