@@ -24,6 +24,7 @@ from torch.distributed.tensor.placement_types import Partial
 import redist
 import redist.torch
 from redist import pgas
+from tests.programs.pgas.reading import refused
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD
@@ -47,15 +48,6 @@ def join(number: Callable[[int], int]) -> None:
 
 def line() -> DeviceMesh:
     return init_device_mesh("cpu", (N,), mesh_dim_names=("tp",))
-
-
-def refused(work: Callable[[], Any]) -> str:
-    try:
-        work()
-    except redist.RedistError as problem:
-        same = COMM.allgather(str(problem))
-        return str(problem) if len(set(same)) == 1 else f"ranks say {same}"
-    return "nothing"
 
 
 def same_memory(x: DTensor, a: Any) -> bool:
