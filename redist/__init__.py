@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from redist.pgas.programs.explain import explain
     from redist.pgas.spill.memory_limit import memory_limit
     from redist.pgas.watch.trace import trace
+    from redist.refits.plan import RefitPlan, refit
+    from redist.refits.weights import Weights
     from redist.runtime.ranks.joining import join
     from redist.runtime.redistribute import prepare, redistribute
     from redist.runtime.transfer import Transfer
@@ -98,6 +100,7 @@ __all__ = [
     "ProgramGraph",
     "ReadError",
     "RedistError",
+    "RefitPlan",
     "RequestError",
     "Saver",
     "ShapeError",
@@ -107,6 +110,7 @@ __all__ = [
     "TopologyError",
     "Transfer",
     "TransferError",
+    "Weights",
     "WholeArrayError",
     "WriteError",
     "__version__",
@@ -130,6 +134,7 @@ __all__ = [
     "prove",
     "rechunk",
     "redistribute",
+    "refit",
     "same_layout",
     "save",
     "simulate",
@@ -146,8 +151,10 @@ __all__ = [
 
 _LAZY = {
     "ProgramGraph": "redist.graph.nodes",
+    "RefitPlan": "redist.refits.plan",
     "Saver": "redist.store.saver",
     "Transfer": "redist.runtime.transfer",
+    "Weights": "redist.refits.weights",
     "calibrate": "redist.measure.calibrate",
     "diagnose": "redist.doctor.diagnosis",
     "explain": "redist.pgas.programs.explain",
@@ -159,6 +166,7 @@ _LAZY = {
     "prepare": "redist.runtime.redistribute",
     "rechunk": "redist.store.chunks.rechunk",
     "redistribute": "redist.runtime.redistribute",
+    "refit": "redist.refits.plan",
     "save": "redist.store.save",
     "simulate": "redist.judge.simulation",
     "stored": "redist.store.stored",

@@ -94,6 +94,26 @@ class Mesh:
                 return size
         raise LayoutError(f"the mesh {self} has no axis {name!r}")
 
+    def at(self, **coordinates: int) -> Mesh:
+        """The mesh of the ranks at these coordinates: the other axes alone.
+
+        One stage of a pipeline, or the ranks that have one expert, are such a mesh.
+
+        >>> print(Mesh(pp=2, tp=3).at(pp=1), Mesh(pp=2, tp=3).at(tp=1))
+        tp=3@3 pp=2@1;4
+        """
+        grid = self.rank_array().reshape([size for _, size in self.axes])
+        index: list[int | slice] = [slice(None)] * len(self.axes)
+        for name, place in coordinates.items():
+            size = self.size(name)
+            if not 0 <= place < size:
+                raise LayoutError(
+                    f"cannot take {name}={place} of the mesh {self}: axis {name} has coordinates 0 to {size - 1}"
+                )
+            index[[axis for axis, _ in self.axes].index(name)] = place
+        rest = [axis for axis in self.axes if axis[0] not in coordinates]
+        return Mesh(rest, ranks=grid[tuple(index)].ravel().tolist())
+
     def rank_array(self) -> NDArray[np.int64]:
         """The rank of every device, in device order."""
         if isinstance(self.ranks, range):

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from redist.errors import LayoutError
 from redist.layout.array_type import OPS, ArrayType
@@ -22,6 +23,7 @@ from redist.layout.dtype import DType
 from redist.layout.mesh import AXIS_NAME, Mesh
 from redist.layout.segments import Factor, Segment, Segments, axes_of, check_segments, size_of
 from redist.text.reader import NUMBER, Reader
+from redist.text.units import count_of
 
 _DTYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[A-Za-z0-9]+\](?=\s*\[))?")
 _WORD = re.compile(r"[A-Za-z_]+")
@@ -69,6 +71,40 @@ def parse_type(text: str, mesh: Mesh) -> ArrayType:
         raise reader.fail("expected the end")
     found = tuple(every) if any(every) else ()
     return ArrayType(mesh, dtype, tuple(shape), tuple(dims), op, pending, found)
+
+
+def read_type(text: str, mesh: Mesh, dtype: DType, shape: Sequence[int]) -> ArrayType:
+    """The type of an array of this dtype and shape: a whole type, or the cuts of its dims alone.
+
+    >>> print(read_type("{x}, {}", Mesh(x=2), DType.parse("f32"), (4, 6)))
+    f32[4{x}, 6]
+    """
+    if "[" in text:
+        return parse_type(text, mesh)
+    cuts = _split(text)
+    if len(cuts) != len(shape):
+        raise LayoutError(
+            f"cannot use the type {text!r}: {count_of(len(cuts), 'dim')}, but the array "
+            f"has {len(shape)}"
+        )
+    body = ", ".join(
+        cut if cut[:1].isdigit() or cut[:1] == "(" else f"{n}{'' if cut in ('', '{}') else cut}"
+        for n, cut in zip(shape, cuts, strict=True)
+    )
+    return parse_type(f"{dtype}[{body}]", mesh)
+
+
+def _split(text: str) -> list[str]:
+    """Split the cuts of dims at commas outside braces."""
+    out, depth = [""], 0
+    for letter in text:
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and depth == 0:
+            out.append("")
+        else:
+            out[-1] += letter
+    cuts = [cut.strip() for cut in out]
+    return [] if cuts == [""] else cuts
 
 
 def parse_dim(text: str, mesh: Mesh) -> Segments:

@@ -2,13 +2,8 @@
 
 A stored array is made of named tensors (itself, without rules), each a :class:`~redist.names.part.Part`: a
 C array of digits, each of which runs along one dim of the stored array. A tile has some ranges of every dim
-(one, unless the type has segments). A range of a dim is, in digits, a few boxes::
-
-    digits 3 * 4, range 2 to 11       0 1 2 3 | 4 5 6 7 | 8 9 10 11
-                                          ^^^   ^^^^^^^   ^^^^^^
-                                         head    whole     tail
-
-A box in digits is a piece: so many steps of each digit, which go a fixed way in the file and another in the
+(one, unless the type has segments). A range of a dim is, in digits, a few boxes
+(:mod:`redist.names.digits`). A box in digits is a piece: so many steps of each digit, which go a fixed way in the file and another in the
 tile. So a piece is a strided view of the tile, and a strided part of the file, whatever the layout was.
 """
 
@@ -26,6 +21,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import coordinates
 from redist.layout.tiles import grids, spans_in
+from redist.names.digits import Counted, boxes_in
 from redist.names.part import Part
 from redist.runtime.cuda.arrays import strided_view
 
@@ -65,37 +61,6 @@ class Piece:
             step * tile.strides[dim] for step, dim in zip(self.along, self.dims, strict=True)
         )
         return strided_view(corner, self.counts, strides)
-
-
-Digit = tuple[int, int]
-"""The size of a digit, and how far one step of it goes along its dim."""
-Counted = tuple[tuple[int, int], ...]
-"""Of each digit the first and how many."""
-
-
-def boxes_in(lo: int, hi: int, digits: Sequence[Digit]) -> list[Counted]:
-    """The boxes of digits, larger steps first, whose places lie from ``lo`` up to ``hi``.
-
-    >>> boxes_in(2, 11, [(3, 4), (4, 1)])
-    [((0, 1), (2, 2)), ((1, 1), (0, 4)), ((2, 1), (0, 3))]
-    >>> boxes_in(0, 12, [(3, 4), (4, 1)])
-    [((0, 3), (0, 4))]
-    """
-    if not digits:
-        return [()] if lo <= 0 < hi else []
-    (size, step), *inner = digits
-    extent = 1 + sum((n - 1) * s for n, s in inner)
-    first = max(0, -(-lo // step))
-    last = min(size, (hi - extent) // step + 1 if hi >= extent else 0)
-    tail = max(first, last)
-    found = _below(first - 1, lo, hi, step, inner) if 0 < first <= size else []
-    if first < last:
-        found.append(((first, last - first), *((0, n) for n, _ in inner)))
-    return found + (_below(tail, lo, hi, step, inner) if tail < size else [])
-
-
-def _below(i: int, lo: int, hi: int, step: int, inner: Sequence[Digit]) -> list[Counted]:
-    return [((i, 1), *box) for box in boxes_in(lo - i * step, hi - i * step, inner)]
 
 
 def pieces_of(part: Part, spans: Spans) -> Iterator[Piece]:

@@ -17,8 +17,8 @@ from redist.layout.axes import SubAxis, whole
 from redist.layout.dtype import DType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
+from redist.layout.notation import read_type
 from redist.plan.rates import CPU, NEAR_BYTE_FS
-from redist.text.units import count_of
 
 # Free a dim of its cuts: the axes go to another dim, so that the tiles stay as small as they were.
 
@@ -144,38 +144,10 @@ def parse_dims(text: str | ArrayType | None, mesh: Mesh, dtype: DType, shape: Sh
     if text is None:
         return make_type(mesh, dtype, shape, default_dims(mesh, shape))
     if isinstance(text, str):
-        if "[" in text:
-            text = ArrayType.parse(text, mesh)
-        else:
-            cuts = _split(text)
-            if len(cuts) != len(shape):
-                raise LayoutError(
-                    f"cannot use the type {text!r}: {count_of(len(cuts), 'dim')}, but the array "
-                    f"has {len(shape)}"
-                )
-            body = ", ".join(
-                cut
-                if cut[:1].isdigit() or cut[:1] == "("
-                else f"{n}{'' if cut in ('', '{}') else cut}"
-                for n, cut in zip(shape, cuts, strict=True)
-            )
-            text = ArrayType.parse(f"{dtype}[{body}]", mesh)
+        text = read_type(text, mesh, dtype, shape)
     if (text.shape, text.dtype) != (shape, dtype):
         raise LayoutError(f"cannot use the type {text}: the array is {dtype} of shape {shape}")
     return text
-
-
-def _split(text: str) -> list[str]:
-    """Split the cuts of dims at commas outside braces."""
-    out, depth = [""], 0
-    for letter in text:
-        depth += (letter == "{") - (letter == "}")
-        if letter == "," and depth == 0:
-            out.append("")
-        else:
-            out[-1] += letter
-    cuts = [cut.strip() for cut in out]
-    return [] if cuts == [""] else cuts
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,204 @@
+"""Named tensors that are alike on both sides, solved once.
+
+A model has tens of thousands of tensors but few kinds of them: where the tiles on both sides are alike, so are
+atoms, requests and records. Such tensors are the *instances* of one *pair*; they differ in the ranks that hold
+the tiles and in where these begin, which are rows of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redist.errors import ArgumentError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import Ints
+from redist.refits.held import Held
+from redist.refits.meet import Meeting, NotHeld
+from redist.refits.weights import Weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holders:
+    """The tiles of one side of a pair: a slot for each holder, a row of the matrices for each instance.
+
+    ``tile`` numbers the tiles of the meeting. ``ranks`` and ``bases`` have different rows; ``rank_row`` and
+    ``base_row`` say which one an instance has. ``stored`` is the number of its stored tensor, by ``entry``:
+    a named tensor may be stored more than once.
+    """
+
+    tile: Ints
+    entry: Ints
+    ranks: Ints
+    bases: Ints
+    rank_row: Ints
+    base_row: Ints
+    stored: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Instances whose tiles are alike; ``slot`` and ``atom`` say what each request wants, in elements.
+
+    ``sender`` has, for each instance (rows) and request, the slot of the source that sends.
+    """
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    types: tuple[ArrayType, ArrayType]
+    meeting: Meeting
+    source: Holders
+    target: Holders
+    slot: Ints
+    atom: Ints
+    elems: Ints
+    wire: int
+    sender: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+
+    @property
+    def n_requests(self) -> int:
+        """Requests of one instance."""
+        return len(self.slot)
+
+    def classes(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Instances on the same ranks: their numbers, and the ranks by slot of both sides."""
+        rows = self.source.rank_row * len(self.target.ranks) + self.target.rank_row
+        order = np.argsort(rows, kind="stable")
+        cuts = np.flatnonzero(np.diff(rows[order])) + 1
+        for own in np.split(order, cuts):
+            first = own[0]
+            yield (
+                own,
+                self.source.ranks[self.source.rank_row[first]],
+                self.target.ranks[self.target.rank_row[first]],
+            )
+
+    def slots_of(self, atom: int) -> Ints:
+        """The slots of the source that hold an atom."""
+        return np.flatnonzero(np.isin(self.source.tile, self.meeting.holders[atom]))
+
+
+class _Rows:
+    """Different rows of numbers, each once."""
+
+    def __init__(self) -> None:
+        self.number: dict[tuple[int, ...], int] = {}
+
+    def of(self, key: tuple[int, ...]) -> int:
+        return self.number.setdefault(key, len(self.number))
+
+
+@dataclass(slots=True)
+class _Group:
+    """A pair while its instances are collected."""
+
+    names: list[str] = field(default_factory=list)
+    source: list[tuple[tuple[int, int], ...]] = field(default_factory=list)
+    target: list[tuple[int, int]] = field(default_factory=list)
+
+
+def find_pairs(source: Weights, target: Weights, cast: bool = False) -> list[Pair]:
+    """All tensors of the target with what the source has of them, alike ones together.
+
+    Raises if the target needs what the source does not have, or has in another shape or dtype.
+    """
+    have, need = Held(source), Held(target)
+    _check_names(have, need, cast)
+    groups: dict[object, _Group] = {}
+    for name in sorted(need.named):
+        shape, t = need.shapes[name]
+        _, own = have.shapes[name]
+        entries = tuple(have.named[name])
+        patterns = tuple(have.placements[placement].pattern for placement, _ in entries)
+        for placement, stored in need.named[name]:
+            key = (shape, patterns, need.placements[placement].pattern, own.dtype, t.dtype)
+            group = groups.setdefault(key, _Group())
+            group.names.append(name)
+            group.source.append(entries)
+            group.target.append((placement, stored))
+    return [_pair(group, have, need) for group in groups.values()]
+
+
+def _check_names(have: Held, need: Held, cast: bool) -> None:
+    missing = [name for name in need.named if name not in have.named]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        some = next(iter(sorted(have.named)), "nothing")
+        raise ArgumentError(
+            f"cannot refit: the target needs {sorted(missing)[0]!r}{more}, which the source does not have (it "
+            f"has {some!r} and others); give rules that say which named tensors stored ones are made of"
+        )
+    for name in sorted(need.named):
+        (shape, t), (own_shape, own) = need.shapes[name], have.shapes[name]
+        if shape != own_shape:
+            raise ArgumentError(
+                f"cannot refit {name!r}: it has shape {own_shape} at the source and {shape} at the target"
+            )
+        if t.dtype != own.dtype and not cast:
+            raise ArgumentError(
+                f"cannot refit {name!r}: it is {own.dtype} at the source and {t.dtype} at the target; "
+                "say cast=True to convert"
+            )
+
+
+def _pair(group: _Group, have: Held, need: Held) -> Pair:
+    """The pair of a group: meet the tiles once, then put ranks and bases of all instances into rows."""
+    first = group.names[0]
+    (shape, t), (_, own) = need.shapes[first], have.shapes[first]
+    patterns = [have.patterns[have.placements[p].pattern] for p, _ in group.source[0]]
+    source_tiles, source_tile = np.unique(np.concatenate(patterns), return_inverse=True)
+    target_tiles, target_tile = np.unique(
+        need.patterns[need.placements[group.target[0][0]].pattern], return_inverse=True
+    )
+    sizes = own.dtype.itemsize, t.dtype.itemsize
+    try:
+        meeting = Meeting.of(
+            [have.tiles[k] for k in source_tiles], [need.tiles[k] for k in target_tiles], sizes
+        )
+    except NotHeld as problem:
+        raise ArgumentError(
+            f"cannot refit {first!r}: no rank of the source holds its element {list(problem.index)}"
+        ) from None
+    entry = np.repeat(np.arange(len(patterns)), [len(pattern) for pattern in patterns])
+    made = Pair(
+        tuple(group.names), shape, (own, t), meeting,
+        _holders(have, group.source, source_tile, entry),
+        _holders(need, [(one,) for one in group.target], target_tile, np.zeros_like(target_tile)),
+        *_requests(meeting, target_tile), min(sizes),
+    )  # fmt: skip
+    return made
+
+
+def _holders(
+    held: Held, instances: list[tuple[tuple[int, int], ...]], tile: Ints, entry: Ints
+) -> Holders:
+    ranks, bases = _Rows(), _Rows()
+    known: dict[tuple[int, ...], tuple[int, int]] = {}
+    rows = []
+    for entries in instances:
+        placements = tuple([placement for placement, _ in entries])
+        found = known.get(placements)
+        if found is None:
+            places = [held.placements[p] for p in placements]
+            found = known[placements] = (
+                ranks.of(tuple(place.ranks for place in places)),
+                bases.of(tuple(place.bases for place in places)),
+            )
+        rows.append(found)
+    of = np.array(rows, dtype=np.int64)
+    return Holders(
+        tile.reshape(-1).astype(np.int64), entry,
+        np.stack([np.concatenate([held.ranks[k] for k in key]) for key in ranks.number]),
+        np.stack([np.concatenate([held.bases[k] for k in key]) for key in bases.number]),
+        of[:, 0], of[:, 1],
+        np.array([[stored for _, stored in entries] for entries in instances], dtype=np.int64),
+    )  # fmt: skip
+
+
+def _requests(meeting: Meeting, tile: Ints) -> tuple[Ints, Ints, Ints]:
+    """Slot, atom and elements of every request of an instance, by slot."""
+    needed = meeting.elems[tile]
+    slot, atom = np.nonzero(needed)
+    return slot, atom, needed[slot, atom]

@@ -1,0 +1,261 @@
+"""A refit as a value: who sends which bytes of which tensors to whom, in which round."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redist.errors import ArgumentError
+from redist.layout.axes import Ints
+from redist.plan.topology import Topology
+from redist.refits.pairs import Pair, find_pairs
+from redist.refits.rounds import Turns, rounds_of
+from redist.refits.runs import Lister
+from redist.refits.senders import choose_senders
+from redist.refits.weights import Rules, Weights
+from redist.text.units import limit_from
+
+if TYPE_CHECKING:
+    from redist.check.refits import RefitCertificate
+
+
+@dataclass(frozen=True, eq=False)
+class RefitPlan:
+    """Weights from one side to the other: a value, equal on every rank that makes it.
+
+    >>> import redist
+    >>> train = redist.Weights({"q": "f32[8{dp}, 4]", "k": "f32[4{dp}, 4]"}, redist.Mesh(dp=2))
+    >>> serve = redist.Weights({"qk": "f32[8{tp}+4{tp}, 4]"}, redist.Mesh({"tp": 2}, ranks=[2, 3]),
+    ...                        names="qk[8|4, :] = q, k")
+    >>> plan = redist.refit(train, serve)
+    >>> plan.received_bytes, plan.lower_bound_bytes, plan.rounds
+    (192, 192, 1)
+    >>> plan.runs(3)[["peer", "offset", "there_offset", "bytes"]].tolist()
+    [(1, 0, 0, 64), (1, 64, 0, 32)]
+
+    ``runs(rank)`` is what a rank receives, ``runs(rank, sends=True)`` what it sends. ``certificate`` says what
+    an independent judge found. ``bind`` attaches the plan to arrays and a transport.
+    """
+
+    source: Weights
+    target: Weights
+    pairs: tuple[Pair, ...]
+    turns: Turns
+    limit_bytes: int | None
+    topology: Topology | None
+    cast: bool
+    least_sent_bytes: int
+    """Bytes that the busiest rank must send, whoever sends what."""
+    _seen: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def runs(self, rank: int, *, sends: bool = False) -> NDArray[np.void]:
+        """What a rank receives, or sends: a row of :data:`redist.refits.runs.RUN` for each run."""
+        return self._lister.runs(rank, sends=sends)
+
+    @cached_property
+    def _lister(self) -> Lister:
+        return Lister(self.pairs, self.turns)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks of both sides."""
+        return tuple(sorted({*self.source.ranks, *self.target.ranks}))
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return self.turns.n_rounds
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The named tensors that move, in order."""
+        return tuple(sorted({name for pair in self.pairs for name in pair.names}))
+
+    @cached_property
+    def _figures(self) -> tuple[dict[int, int], dict[int, int], int]:
+        sent: dict[int, int] = {}
+        received: dict[int, int] = {}
+        bound = 0
+        for pair in self.pairs:
+            n_bytes = pair.elems * pair.wire
+            for own, ranks, needing in pair.classes():
+                sender = ranks[pair.sender[own]]
+                away = sender != needing[pair.slot][None]
+                moved = np.where(away, n_bytes[None], 0)
+                _add(sent, sender, moved)
+                _add(received, np.broadcast_to(needing[pair.slot], moved.shape), moved)
+                for atom in range(len(pair.meeting.holders)):
+                    requests = pair.atom == atom
+                    lacks = ~np.isin(needing[pair.slot[requests]], ranks[pair.slots_of(atom)])
+                    bound += len(own) * int(n_bytes[requests][lacks].sum())
+        return sent, received, bound
+
+    @property
+    def sent_bytes(self) -> Mapping[int, int]:
+        """Bytes that each rank sends to others."""
+        return dict(self._figures[0])
+
+    @property
+    def received_by_rank(self) -> Mapping[int, int]:
+        """Bytes that each rank receives from others."""
+        return dict(self._figures[1])
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes received by all ranks together."""
+        return sum(self._figures[1].values())
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """What no plan can fall below: all that ranks need and do not hold, as it is on the wire."""
+        return self._figures[2]
+
+    @property
+    def staging_bytes(self) -> int:
+        """The most that a rank sends and receives in one round."""
+        return int(self.turns.busiest.max(initial=0))
+
+    @property
+    def in_step(self) -> float:
+        """What rounds lose: the busiest rank of every round, added up, over the busiest rank of all.
+
+        1.0 if the same rank is the busiest in every round.
+        """
+        sent, received = self._figures[:2]
+        busiest = max((sent.get(r, 0) + received.get(r, 0) for r in self.ranks), default=0)
+        return float(self.turns.busiest.sum() / busiest) if busiest else 1.0
+
+    @cached_property
+    def digest(self) -> str:
+        """Text that is equal on every rank that makes this plan."""
+        found = hashlib.blake2b(digest_size=16)
+        found.update(f"{self.source.digest()} {self.target.digest()} {self.limit_bytes}".encode())
+        for pair in self.pairs:
+            found.update(pair.sender.astype("<i4").tobytes())
+        for column in turn_columns(self.turns):
+            found.update(column.astype("<i8").tobytes())
+        return found.hexdigest()
+
+    @cached_property
+    def certificate(self) -> RefitCertificate:
+        """What the judge says: every element once and right, bytes, staging, balance."""
+        from redist.check.refits import certify
+
+        return certify(self)
+
+    def to_json(self) -> str:
+        """The plan as JSON text; :meth:`from_json` reads it."""
+        from redist.refits.serial import refit_to_json
+
+        return refit_to_json(self)
+
+    @staticmethod
+    def from_json(text: str) -> RefitPlan:
+        """The plan that :meth:`to_json` wrote."""
+        from redist.refits.serial import refit_from_json
+
+        return refit_from_json(text)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a file, compressed."""
+        from redist.refits.serial import save_refit
+
+        save_refit(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> RefitPlan:
+        """The plan that :meth:`save` wrote."""
+        from redist.refits.serial import load_refit
+
+        return load_refit(path)
+
+    def __str__(self) -> str:
+        from redist.refits.table import format_refit
+
+        return format_refit(self)
+
+    def __repr__(self) -> str:
+        return f"<RefitPlan: {len(self.names)} tensors, {self.rounds} rounds, {self.digest[:8]}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RefitPlan) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+def turn_columns(turns: Turns) -> tuple[Ints, ...]:
+    """All numbers of the turns, in one order."""
+    return (
+        turns.pair, turns.instance, turns.round, turns.slice, turns.slices, turns.first, turns.last,
+        turns.busiest,
+    )  # fmt: skip
+
+
+def _add(totals: dict[int, int], ranks: Ints, n_bytes: Ints) -> None:
+    found, which = np.unique(ranks, return_inverse=True)
+    sums = np.zeros(len(found), dtype=np.int64)
+    np.add.at(sums, which.reshape(-1), n_bytes.reshape(-1))
+    for rank, n in zip(found.tolist(), sums.tolist(), strict=True):
+        if n:
+            totals[rank] = totals.get(rank, 0) + n
+
+
+def refit(
+    source: Weights, target: Weights, *, names: Rules = None, limit_bytes: int | str | None = None,
+    cast: bool = False, topology: Topology | str | Path | None = None,
+) -> RefitPlan:  # fmt: skip
+    """Plan how the target gets its weights from the source; pure: no MPI, no GPU, equal on every rank.
+
+    >>> import redist
+    >>> train = redist.Weights({"w": "f32[8{x}, 4]"}, "x=2")
+    >>> serve = redist.Weights({"w": "bf16[8, 4{y}]"}, "y=2@2")
+    >>> redist.refit(train, serve)
+    Traceback (most recent call last):
+    ...
+    redist.errors.ArgumentError: cannot refit 'w': it is f32 at the source and bf16 at the target; say
+    cast=True to convert
+    >>> redist.refit(train, serve, cast=True).received_bytes
+    64
+
+    ``names`` are the rules of a target that has none: which named tensors of the source its stored tensors are
+    made of. ``limit_bytes`` is what a rank sends and receives in one round at most, so that a buffer of this
+    size is enough; None for one round. ``cast`` allows other dtypes at the target; the narrower one is sent.
+    With a ``topology``, ranks of the same node are preferred as senders, and links that they share are loaded
+    evenly.
+    """
+    for side, what in ((source, "source"), (target, "target")):
+        if not isinstance(side, Weights):
+            raise ArgumentError(
+                f"cannot refit: the {what} is {type(side).__name__}; need redist.Weights, as in "
+                "redist.Weights({'w': 'bf16[4096{tp}, 4096]'}, mesh)"
+            )
+    target = target.with_names(names)
+    source, target = source.met(target), target.met(source)
+    limit = limit_from(limit_bytes)
+    if isinstance(topology, (str, Path)):
+        topology = Topology.load(topology)
+    pairs, least = choose_senders(find_pairs(source, target, cast), topology)
+    return RefitPlan(
+        source, target, tuple(pairs), rounds_of(pairs, limit), limit, topology, cast, least
+    )
+
+
+def with_decisions(
+    plan_of: tuple[Weights, Weights, bool], senders: list[Ints], turns: Turns, limit: int | None,
+    topology: Topology | None, least: int,
+) -> RefitPlan:  # fmt: skip
+    """A plan whose senders and turns are known."""
+    source, target, cast = plan_of
+    pairs = find_pairs(source, target, cast)
+    if [s.shape for s in senders] != [(len(p.names), p.n_requests) for p in pairs]:
+        raise ArgumentError("cannot read the refit: its senders belong to other weights")
+    done = tuple(replace(p, sender=s) for p, s in zip(pairs, senders, strict=True))
+    return RefitPlan(source, target, done, turns, limit, topology, cast, least)
