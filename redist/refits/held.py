@@ -158,11 +158,12 @@ def tiles_of(t: ArrayType, part: Part) -> tuple[list[Tile], list[int], list[tupl
     Tiles that are empty are left out.
     """
     along = [[j for j, dim in enumerate(part.dims) if dim == d] for d in range(t.ndim)]
-    per_dim = []
+    per_dim, lengths = [], []
     for d in range(t.ndim):
         digits = tuple((part.digits[j], part.steps[j]) for j in along[d])
-        ranges = spans_in(t, d)
-        per_dim.append([_counted(_rows(r), part.starts[d], digits) for r in ranges])
+        ranges = [_rows(r) for r in spans_in(t, d)]
+        per_dim.append([_counted(r, part.starts[d], digits) for r in ranges])
+        lengths.append([sum(hi - lo for lo, hi, _ in r) for r in ranges])
     places = [coordinates(t.mesh, axes) for axes in t.dims]
     index = np.stack(places, axis=1) if places else np.zeros((t.mesh.n_devices, 0), np.int64)
     different, which = np.unique(index, axis=0, return_inverse=True)
@@ -174,10 +175,13 @@ def tiles_of(t: ArrayType, part: Part) -> tuple[list[Tile], list[int], list[tupl
         counted = [per_dim[d][c] for d, c in enumerate(chosen)]
         if not all(found.n for found in counted):
             continue
-        sizes = [int((s[:, 1] - s[:, 0]).sum()) for s in
-                 (spans_in(t, d)[c] for d, c in enumerate(chosen))]  # fmt: skip
-        steps = [math.prod(sizes[d + 1 :]) * t.dtype.itemsize for d in range(t.ndim)]
-        base, tile = _tile(part, along, counted, steps)
+        sizes = [lengths[d][c] for d, c in enumerate(chosen)]
+        steps = tuple(math.prod(sizes[d + 1 :]) * t.dtype.itemsize for d in range(t.ndim))
+        # Dims that no digit runs along only move the base: one tile for all experts.
+        fixed = sum(int(counted[d].at[0]) * steps[d] for d in range(t.ndim) if not along[d])
+        moving = tuple(found if js else None for found, js in zip(counted, along, strict=True))
+        base, tile = _tile(part.shape, part.digits, part.dims, part.steps, moving, steps)
+        base += fixed
         number[row] = len(tiles)
         tiles.append(tile)
         bases.append(base)
@@ -232,29 +236,32 @@ def _counted(spans: Rows, start: int, digits: tuple[tuple[int, int], ...]) -> _C
     )
 
 
+@lru_cache(maxsize=2**14)
 def _tile(
-    part: Part, along: Sequence[Sequence[int]], counted: Sequence[_Counted], steps: Sequence[int]
-) -> tuple[int, Tile]:
-    """The boxes of one tile; ``steps`` are the bytes between neighbours along each stored dim.
+    shape: tuple[int, ...], digits: tuple[int, ...], dims: tuple[int, ...], along_steps: tuple[int, ...],
+    counted: tuple[_Counted | None, ...], steps: tuple[int, ...],
+) -> tuple[int, Tile]:  # fmt: skip
+    """The first byte and the boxes of one tile; ``steps`` are the bytes between neighbours of a stored dim.
 
     Where the digits of one stored dim belong to several dims of the named tensor, a box of digits is not
     a range of each of them by itself: such dims are gone through box by box.
     """
-    dims = digits_of_dims(part.shape, part.digits)
-    of = {j: d for d, group in enumerate(dims) for j in group}
-    mixed = [d for d, js in enumerate(along) if len({of[j] for j in js}) > 1 and counted[d].n > 1]
-    fixed = sum(
-        int(counted[d].at[0]) * steps[d]
-        for d, js in enumerate(along)
-        if not js
-    )  # fmt: skip
+    part = Part("", shape, digits, dims, along_steps, ())
+    along = [[j for j, dim in enumerate(dims) if dim == d] for d in range(len(counted))]
+    groups = digits_of_dims(shape, digits)
+    of = {j: d for d, group in enumerate(groups) for j in group}
+    mixed = [
+        d
+        for d, c in enumerate(counted)
+        if c is not None and c.n > 1 and len({of[j] for j in along[d]}) > 1
+    ]
     boxes = []
-    for one in itertools.product(*(range(counted[d].n) for d in mixed)):
+    for one in itertools.product(*(range(_some(counted[d]).n) for d in mixed)):
         chosen = list(counted)
         for d, k in zip(mixed, one, strict=True):
-            c = counted[d]
+            c = _some(counted[d])
             chosen[d] = _Counted(c.firsts[k : k + 1], c.counts[k : k + 1], c.at[k : k + 1])
-        boxes.append(_box(part, dims, along, chosen, steps))
+        boxes.append(_box(part, groups, along, chosen, steps))
     base = min(sum(int(r.at.min()) for r in box) for box in boxes)
     rebased = []
     for box in boxes:
@@ -265,12 +272,17 @@ def _tile(
             Ranges(r.lo, r.n, r.at - low + (shift if d == 0 else 0), r.step)
             for d, (r, low) in enumerate(zip(box, own, strict=True))
         ))  # fmt: skip
-    return base + fixed, tuple(rebased)
+    return base, tuple(rebased)
+
+
+def _some(found: _Counted | None) -> _Counted:
+    assert found is not None, "digits run along this dim"
+    return found
 
 
 def _box(
     part: Part, dims: Sequence[Sequence[int]], along: Sequence[Sequence[int]],
-    counted: Sequence[_Counted], steps: Sequence[int],
+    counted: Sequence[_Counted | None], steps: Sequence[int],
 ) -> Box:  # fmt: skip
     """Ranges of every dim of the named tensor, from the digits of it."""
     taken: set[int] = set()
@@ -284,7 +296,7 @@ def _box(
 
 def _ranges(
     part: Part, group: Sequence[int], stored: Sequence[int], along: Sequence[Sequence[int]],
-    counted: Sequence[_Counted], steps: Sequence[int],
+    counted: Sequence[_Counted | None], steps: Sequence[int],
 ) -> Ranges:  # fmt: skip
     """Ranges of one dim whose digits are ``group``.
 
@@ -296,16 +308,17 @@ def _ranges(
     *outer, inner = group
     step = part.steps[inner] * steps[part.dims[inner]]
     los, ns, ats = [], [], []
-    for one in itertools.product(*(range(counted[d].n) for d in every)):
+    of = {d: _some(counted[d]) for d in every}
+    for one in itertools.product(*(range(of[d].n) for d in every)):
         box = dict(zip(every, one, strict=True))
         lo = np.zeros(1, dtype=np.int64)
-        at = np.full(1, sum(int(counted[d].at[box[d]]) * steps[d] for d in stored), dtype=np.int64)
+        at = np.full(1, sum(int(of[d].at[box[d]]) * steps[d] for d in stored), dtype=np.int64)
         length = 1
         for j, size in zip(group, place, strict=True):
             d = part.dims[j]
             column = along[d].index(j)
-            first = int(counted[d].firsts[box[d], column])
-            count = int(counted[d].counts[box[d], column])
+            first = int(of[d].firsts[box[d], column])
+            count = int(of[d].counts[box[d], column])
             lo = lo + first * size
             if j == inner:
                 length = count

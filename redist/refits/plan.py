@@ -21,9 +21,11 @@ from redist.refits.runs import Lister
 from redist.refits.senders import choose_senders
 from redist.refits.weights import Rules, Weights
 from redist.text.units import limit_from
+from redist.version import __version__
 
 if TYPE_CHECKING:
     from redist.check.refits import RefitCertificate
+    from redist.check.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,7 @@ class RefitPlan:
     >>> plan.received_bytes, plan.lower_bound_bytes, plan.rounds
     (192, 192, 1)
     >>> plan.runs(3)[["peer", "offset", "there_offset", "bytes"]].tolist()
-    [(1, 0, 0, 64), (1, 64, 0, 32)]
+    [(1, 64, 0, 32), (1, 0, 0, 64)]
 
     ``runs(rank)`` is what a rank receives, ``runs(rank, sends=True)`` what it sends. ``certificate`` says what
     an independent judge found. ``bind`` attaches the plan to arrays and a transport.
@@ -150,6 +152,17 @@ class RefitPlan:
 
         return certify(self)
 
+    def check(self) -> Verdict:
+        """Judge every run of every rank, as :func:`redist.check_runs` judges those of other systems.
+
+        The certificate looks at each kind of tensor once; this looks at all runs, one by one.
+        """
+        from redist.check.runs import check_runs
+        from redist.refits.manifest import boxes_of, rows_of
+
+        source, target = boxes_of(self.source), boxes_of(self.target)
+        return check_runs(rows_of(self), source, target, limit_bytes=self.limit_bytes)
+
     def to_json(self) -> str:
         """The plan as JSON text; :meth:`from_json` reads it."""
         from redist.refits.serial import refit_to_json
@@ -210,7 +223,7 @@ def _add(totals: dict[int, int], ranks: Ints, n_bytes: Ints) -> None:
 
 def refit(
     source: Weights, target: Weights, *, names: Rules = None, limit_bytes: int | str | None = None,
-    cast: bool = False, topology: Topology | str | Path | None = None,
+    cast: bool = False, topology: Topology | str | Path | None = None, folder: str | Path | None = None,
 ) -> RefitPlan:  # fmt: skip
     """Plan how the target gets its weights from the source; pure: no MPI, no GPU, equal on every rank.
 
@@ -230,6 +243,8 @@ def refit(
     size is enough; None for one round. ``cast`` allows other dtypes at the target; the narrower one is sent.
     With a ``topology``, ranks of the same node are preferred as senders, and links that they share are loaded
     evenly.
+
+    A plan is kept in ``folder`` under the digest of what was asked, and read from there the next time.
     """
     for side, what in ((source, "source"), (target, "target")):
         if not isinstance(side, Weights):

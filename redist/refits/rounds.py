@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 
@@ -52,9 +53,13 @@ class Turns:
         return len(self.busiest)
 
 
-def rounds_of(pairs: Sequence[Pair], limit: int | None) -> Turns:
-    """All instances in order, in rounds in which no rank sends and receives more than ``limit`` bytes."""
-    order = _order(pairs)
+def rounds_of(pairs: Sequence[Pair], limit: int | None, *, by_stage: bool = False) -> Turns:
+    """All instances in order, in rounds in which no rank sends and receives more than ``limit`` bytes.
+
+    With ``by_stage`` one stage of the source comes after the other, which is here to be compared with: ranks
+    are of one stage if they hold parts of one tensor.
+    """
+    order = _order(pairs, by_stage)
     n_ranks = 1 + max(
         (int(max(p.source.ranks.max(), p.target.ranks.max())) for p in pairs), default=0
     )
@@ -100,16 +105,36 @@ def rounds_of(pairs: Sequence[Pair], limit: int | None) -> Turns:
     return Turns(columns[0], columns[1], made, *columns[2:], np.array(busiest, dtype=np.int64))
 
 
-def _order(pairs: Sequence[Pair]) -> Ints:
+def _order(pairs: Sequence[Pair], by_stage: bool) -> Ints:
     """Pair and instance of all, in the order of their turns."""
-    every, turns = [], []
+    every, turns, holders = [], [], []
     for number, pair in enumerate(pairs):
-        for own, _, _ in pair.classes():
+        for own, ranks, _ in pair.classes():
             every.append(np.stack([np.full(len(own), number), own], axis=1))
             turns.append((2 * np.arange(len(own)) + 1) / (2 * len(own)))
+            holders.append(ranks)
     if not every:
         return np.zeros((0, 2), dtype=np.int64)
-    return np.asarray(np.concatenate(every)[np.argsort(np.concatenate(turns), kind="stable")])
+    keys = [np.concatenate(turns)]
+    if by_stage:
+        keys.append(np.repeat(_stages(holders), [len(own) for own in every]))
+    return np.asarray(np.concatenate(every)[np.lexsort(keys)])
+
+
+def _stages(holders: Sequence[Ints]) -> Ints:
+    """For each set of ranks the least rank of its stage: sets that share a rank are of one stage.
+
+    >>> _stages([np.array([0, 1]), np.array([2]), np.array([1, 3])]).tolist()
+    [0, 2, 0]
+    """
+    least = np.arange(1 + max(int(ranks.max()) for ranks in holders))
+    changed = True
+    while changed:
+        before = least.copy()
+        for ranks in holders:
+            least[ranks] = least[ranks].min()
+        changed = not np.array_equal(before, least)
+    return np.array([least[ranks[0]] for ranks in holders])
 
 
 def _moved(pair: Pair, own: Ints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -178,12 +203,15 @@ def _halves(
         yield (k, slices, first, last), load(share(elems, k + 1, slices) - share(elems, k, slices))
 
 
-def share(elems: Ints, k: int | Ints, slices: int | Ints) -> Ints:
+@overload
+def share(elems: int, k: int, slices: int) -> int: ...
+@overload
+def share(elems: Ints, k: int | Ints, slices: int | Ints) -> Ints: ...
+def share(elems: Any, k: Any, slices: Any) -> Any:
     """How many elements the first ``k`` of some slices have.
 
-    >>> [int(share(np.array(10), k, 4)) for k in range(5)]
+    >>> [share(10, k, 4) for k in range(5)]
     [0, 2, 5, 7, 10]
     """
-    # Without overflow: elems * k may pass 2**63.
-    whole, rest = elems // slices, elems % slices
-    return np.asarray(whole * k + rest * k // slices)
+    # Not elems * k // slices, which may pass 2**63.
+    return elems // slices * k + elems % slices * k // slices

@@ -75,9 +75,9 @@ def _collect(
             if not len(requests):
                 continue
             slot = candidates[atom]
-            order = np.argsort(ranks[slot], kind="stable")
-            slot = slot[order]
-            holding = ranks[slot]
+            # A rank may hold an element in two stored tensors: its first slot stands for it.
+            holding, first = np.unique(ranks[slot], return_index=True)
+            slot = slot[first]
             wants = needing[pair.slot[requests]]
             at = np.minimum(np.searchsorted(holding, wants), len(holding) - 1)
             local = holding[at] == wants

@@ -126,6 +126,12 @@ class Weights:
             made._open = Declared(self._open.types, self._open.mesh, made.names)
         return made
 
+    def boxes(self) -> Any:
+        """Buffers of all ranks and the boxes of named tensors in them, for :func:`redist.check_runs`."""
+        from redist.refits.manifest import boxes_of
+
+        return boxes_of(self)
+
     def lines(self) -> Iterator[str]:
         """Each stored tensor as a line of text, and each rule."""
         texts: dict[int, str] = {}

@@ -1,0 +1,157 @@
+"""Refits as JSON, both ways, and in files.
+
+What was decided is written: senders and turns, as compressed numbers. Tiles, requests and records follow from the
+types and rules, so a reader works them out again, and compares the digest.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from redist.errors import PlanFormatError, ReadError, RedistError
+from redist.layout.array_type import ArrayType
+from redist.layout.axes import Ints
+from redist.layout.mesh import Mesh
+from redist.plan.topology import Topology, format_topology
+from redist.refits.plan import RefitPlan, turn_columns, with_decisions
+from redist.refits.rounds import Turns
+from redist.refits.weights import Weights
+
+VERSION = 1
+
+
+def weights_to_dict(weights: Weights) -> dict[str, Any]:
+    """Weights as plain data: each mesh and each type once."""
+    meshes: dict[Mesh, int] = {}
+    types: dict[tuple[int, str], int] = {}
+    tensors: dict[str, int] = {}
+    texts: dict[int, int] = {}
+    for name, t in weights.types.items():
+        number = texts.get(id(t))
+        if number is None:
+            key = (meshes.setdefault(t.mesh, len(meshes)), str(t))
+            number = texts[id(t)] = types.setdefault(key, len(types))
+        tensors[name] = number
+    return {
+        "names": [rule.text for rule in weights.names.rules],
+        "meshes": [str(mesh) for mesh in meshes],
+        "types": [list(key) for key in types],
+        "tensors": tensors,
+    }
+
+
+def weights_from_dict(data: Mapping[str, Any]) -> Weights:
+    """The weights that :func:`weights_to_dict` wrote.
+
+    >>> made = Weights({"w": "f32[8{x}, 4]"}, "x=2@5;3")
+    >>> weights_from_dict(weights_to_dict(made)) == made
+    True
+    """
+    meshes = [Mesh.parse(text) for text in data["meshes"]]
+    types = [ArrayType.parse(text, meshes[mesh]) for mesh, text in data["types"]]
+    return Weights(
+        {name: types[number] for name, number in data["tensors"].items()}, names=data["names"]
+    )
+
+
+def refit_to_json(plan: RefitPlan) -> str:
+    """JSON text of a refit."""
+    found = {
+        "version": VERSION,
+        "kind": "refit",
+        "source": weights_to_dict(plan.source),
+        "target": weights_to_dict(plan.target),
+        "limit_bytes": plan.limit_bytes,
+        "topology": None if plan.topology is None else format_topology(plan.topology),
+        "cast": plan.cast,
+        "received_bytes": plan.received_bytes,
+        "lower_bound_bytes": plan.lower_bound_bytes,
+        "staging_bytes": plan.staging_bytes,
+        "least_sent_bytes": plan.least_sent_bytes,
+        "rounds": plan.rounds,
+        "turns": [_packed(column) for column in turn_columns(plan.turns)],
+        "senders": [[list(pair.sender.shape), _packed(pair.sender)] for pair in plan.pairs],
+        "digest": plan.digest,
+    }
+    return json.dumps(found, separators=(",", ":"))
+
+
+def refit_from_json(text: str) -> RefitPlan:
+    """The refit that JSON text spells; its digest must be the one that is written."""
+    try:
+        data = json.loads(text)
+        if not isinstance(data, dict) or data.get("kind") != "refit":
+            raise PlanFormatError("cannot read the refit: this is not the JSON of a refit")
+        if data["version"] != VERSION:
+            raise PlanFormatError(
+                f"cannot read the refit: version {data['version']}; known: {VERSION}"
+            )
+        topology = data["topology"]
+        plan = with_decisions(
+            (weights_from_dict(data["source"]), weights_from_dict(data["target"]), data["cast"]),
+            [_unpacked(numbers).reshape(shape) for shape, numbers in data["senders"]],
+            Turns(*map(_unpacked, data["turns"])), data["limit_bytes"],
+            None if topology is None else _topology(topology), data["least_sent_bytes"],
+        )  # fmt: skip
+    except PlanFormatError:
+        raise
+    except (RedistError, ValueError, KeyError, TypeError, IndexError, zlib.error) as problem:
+        raise PlanFormatError(
+            f"cannot read the refit: {type(problem).__name__}: {problem}"
+        ) from None
+    if plan.digest != data["digest"]:
+        raise PlanFormatError(
+            f"cannot read the refit: its digest is {plan.digest}, but it says {data['digest']}; it was changed, "
+            "or written by another version of redist"
+        )
+    return plan
+
+
+def _topology(text: str) -> Topology:
+    import sys
+
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:  # pragma: no cover
+        import tomli as tomllib
+
+    return Topology.from_tables(tomllib.loads(text), "the topology of a refit")
+
+
+def _packed(values: Ints) -> str:
+    return base64.b64encode(zlib.compress(values.astype("<i4").tobytes(), 1)).decode() if (
+        not len(values) or values.max() < 2**31
+    ) else "8" + base64.b64encode(zlib.compress(values.astype("<i8").tobytes(), 1)).decode()  # fmt: skip
+
+
+def _unpacked(text: str) -> Ints:
+    kind, body = ("<i8", text[1:]) if text[:1] == "8" else ("<i4", text)
+    raw = zlib.decompress(base64.b64decode(body, validate=True))
+    return np.frombuffer(raw, kind).astype(np.int64)
+
+
+def save_refit(plan: RefitPlan, path: str | Path) -> None:
+    """Write a refit to a file, all of it or nothing."""
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    beside.write_bytes(gzip.compress(plan.to_json().encode(), 1, mtime=0))
+    beside.replace(target)
+
+
+def load_refit(path: str | Path) -> RefitPlan:
+    """The refit in a file."""
+    try:
+        raw = Path(path).read_bytes()
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
+        raise ReadError(f"cannot read the refit in {str(path)!r}: {problem}") from None
+    return refit_from_json(text)
