@@ -68,8 +68,9 @@ def certify(plan: Any) -> RefitCertificate:
     components = _Components(n_ranks)
     bound = 0
     for number, pair in enumerate(plan.pairs):
-        faults += _content(pair)
         faults += _senders(pair)
+        if not faults:
+            faults += _content(pair)
         faults += _turns(plan.turns, number, pair)
         if faults:
             continue
@@ -185,9 +186,19 @@ def _covered(records: Any, itemsize: int) -> tuple[bytes, bytes]:
 
 
 def _senders(pair: Any) -> Iterator[str]:
-    """Slots that do not exist, and tiles that do not hold the atom: content was judged for the others."""
-    if len(pair.sender) and int(pair.sender.max(initial=0)) >= len(pair.source.tile):
+    """Slots that do not exist, or whose tiles do not hold what they shall send."""
+    if int(pair.sender.max(initial=0)) >= len(pair.source.tile):
         yield f"{pair.names[0]!r}: a sender is not among its holders"
+        return
+    holds = np.zeros((len(pair.meeting.holders), len(pair.meeting.source)), dtype=np.bool_)
+    for atom, tiles in enumerate(pair.meeting.holders):
+        holds[atom, list(tiles)] = True
+    wrong = np.argwhere(~holds[pair.atom[None], pair.source.tile[pair.sender]])
+    if len(wrong):
+        instance, request = wrong[0].tolist()
+        rank = pair.source.ranks[pair.source.rank_row[instance], pair.sender[instance, request]]
+        yield f"{pair.names[instance]!r}: rank {rank} shall send a part that it does not hold"
+        return
     for matrix in (pair.source, pair.target):
         for ranks in matrix.ranks:
             entries = matrix.entry

@@ -257,10 +257,18 @@ def refit(
     limit = limit_from(limit_bytes)
     if isinstance(topology, (str, Path)):
         topology = Topology.load(topology)
+    asked = repr((source.digest(), target.digest(), limit, cast, topology, __version__))
+    digest = hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
+    kept = None if folder is None else Path(folder) / f"{digest}.refit"
+    if kept is not None and kept.exists():
+        return RefitPlan.load(kept)
     pairs, least = choose_senders(find_pairs(source, target, cast), topology)
-    return RefitPlan(
-        source, target, tuple(pairs), rounds_of(pairs, limit), limit, topology, cast, least
-    )
+    turns = rounds_of(pairs, limit)
+    plan = RefitPlan(source, target, tuple(pairs), turns, limit, topology, cast, least)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        plan.save(kept)
+    return plan
 
 
 def with_decisions(
