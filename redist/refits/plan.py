@@ -20,6 +20,7 @@ from redist.refits.rounds import Turns, rounds_of
 from redist.refits.runs import Lister
 from redist.refits.senders import choose_senders
 from redist.refits.weights import Rules, Weights
+from redist.text.svg import write_if
 from redist.text.units import limit_from
 from redist.version import __version__
 
@@ -119,6 +120,17 @@ class RefitPlan:
         """What no plan can fall below: all that ranks need and do not hold, as it is on the wire."""
         return self._figures[2]
 
+    def bytes_between(self) -> Mapping[tuple[int, int], int]:
+        """Bytes by sender and receiver, where there are some."""
+        n = 1 + max(self.ranks, default=0)
+        total: dict[int, int] = {}
+        for pair in self.pairs:
+            for own, ranks, needing in pair.classes():
+                sender, receiver = ranks[pair.sender[own]].astype(np.int64), needing[pair.slot]
+                moved = np.where(sender != receiver[None], (pair.elems * pair.wire)[None], 0)
+                _add(total, sender * n + receiver[None], moved)
+        return {divmod(key, n): n_bytes for key, n_bytes in sorted(total.items())}
+
     @property
     def staging_bytes(self) -> int:
         """The most that a rank sends and receives in one round."""
@@ -188,6 +200,12 @@ class RefitPlan:
         from redist.refits.serial import load_refit
 
         return load_refit(path)
+
+    def svg(self, path: str | Path | None = None) -> str:
+        """The refit as a picture: who sends to whom, loads of ranks, rounds; written to ``path`` if given."""
+        from redist.refits.picture import draw_refit
+
+        return write_if(draw_refit(self), path)
 
     def __str__(self) -> str:
         from redist.refits.table import format_refit
