@@ -56,6 +56,7 @@ from redist.version import __version__
 
 if TYPE_CHECKING:
     from redist import jax, pgas, torch
+    from redist.check.runs import check_runs
     from redist.doctor.diagnosis import diagnose
     from redist.graph.nodes import ProgramGraph
     from redist.judge.proof import prove
@@ -118,6 +119,7 @@ __all__ = [
     "box_of",
     "calibrate",
     "check_blocks",
+    "check_runs",
     "diagnose",
     "explain",
     "from_partition_spec",
@@ -156,6 +158,7 @@ _LAZY = {
     "Transfer": "redist.runtime.transfer",
     "Weights": "redist.refits.weights",
     "calibrate": "redist.measure.calibrate",
+    "check_runs": "redist.check.runs",
     "diagnose": "redist.doctor.diagnosis",
     "explain": "redist.pgas.programs.explain",
     "join": "redist.runtime.ranks.joining",
