@@ -33,7 +33,7 @@ LAYERS = (
     "plan",
     "draw lower program",
     "synth check",
-    "planner",
+    "planner refits",
     "graph arrange offload",
     "launch",
     "runtime",

@@ -1,0 +1,1 @@
+"""Refits: how long plans take, beside other schedules."""

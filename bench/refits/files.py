@@ -1,7 +1,8 @@
 """Weights from two files as nccl_m2n's benchmarks have them: tensors of a model, sizes of a system.
 
-A model file has a shape and a dtype by name; a system file has sizes of tp, cp, ep, pp and dp for both sides. Training
-stores named tensors, engines fused ones: queries, keys and values; gate and up; experts in one tensor.
+A model file has a shape and a dtype by name; a system file has sizes of tp, cp, ep, pp and dp for both
+sides. Training stores named tensors, engines fused ones: queries, keys and values; gate and up; experts in
+one tensor.
 """
 
 from __future__ import annotations
@@ -46,7 +47,6 @@ def _training(tensors: Mapping[str, Any], sizes: Mapping[str, int]) -> Weights:
     stages = [mesh.at(pp=stage) for stage in range(pp)]
     groups = [Mesh(ep=ep, copy=n // pp // ep, ranks=stage.ranks) for stage in stages]
     owners = [[group.at(ep=e) for e in range(ep)] for group in groups]
-    from redist import ArrayType
 
     for name, (shape, dtype) in tensors.items():
         found = LAYER.search(name)
@@ -54,7 +54,9 @@ def _training(tensors: Mapping[str, Any], sizes: Mapping[str, int]) -> Weights:
         stage = int(found[1]) * pp // layers if found else last
         expert = EXPERT.search(name)
         where = owners[stage][int(expert[1]) * ep // experts] if expert else stages[stage]
-        types[name] = ArrayType.parse(_text(dtype, shape, {} if expert else _cuts(name, shape, tp)), where)
+        types[name] = ArrayType.parse(
+            _text(dtype, shape, {} if expert else _cuts(name, shape, tp)), where
+        )
     return Weights(types)
 
 
@@ -66,7 +68,11 @@ def _cuts(name: str, shape: tuple[int, ...], tp: int) -> dict[int, str]:
 
 
 def _engine(tensors: Mapping[str, Any], sizes: Mapping[str, Any]) -> Weights:
-    first, n, tp = sizes["train"]["num_gpus"], sizes["generation"]["num_gpus"], sizes["generation"]["tp_size"]
+    first, n, tp = (
+        sizes["train"]["num_gpus"],
+        sizes["generation"]["num_gpus"],
+        sizes["generation"]["tp_size"],
+    )
     mesh = Mesh({"dp": n // tp, "tp": tp}, ranks=range(first, first + n))
     rules = _rules(tensors)
     names = Names(rules)
@@ -103,7 +109,9 @@ def _rules(tensors: Mapping[str, Any]) -> list[str]:
             )
         for mlp in ("mlp", "mlp.shared_experts"):
             if f"model.layers.N.{mlp}.gate_proj.{end}" in some:
-                out.append(f"*.{mlp}.gate_up_proj.{end}[f|f, :] = *.{mlp}.gate_proj.{end}, *.{mlp}.up_proj.{end}")
+                out.append(
+                    f"*.{mlp}.gate_up_proj.{end}[f|f, :] = *.{mlp}.gate_proj.{end}, *.{mlp}.up_proj.{end}"
+                )
         if f"model.layers.N.mlp.experts.N.gate_proj.{end}" in some:
             at = "*.experts.{e}."
             out.append(f"*.experts.w13_{end}[e, f|f, :] = {at}gate_proj.{end}, {at}up_proj.{end}")

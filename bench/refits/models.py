@@ -79,12 +79,12 @@ def trained(model: Model, *, fsdp: bool = False) -> Weights:
         return layer * STAGES // model.layers
 
     def layer(cuts: str) -> Callable[..., Any]:
-        return lambda l, **_: (cuts, stages[stage_of(l)])
+        return lambda n, **_: (cuts, stages[stage_of(n)])
 
-    def expert(l: int, e: int) -> Any:
-        return None, owners[stage_of(l)][e * n_groups // model.experts]
+    def expert(n: int, e: int) -> Any:
+        return None, owners[stage_of(n)][e * n_groups // model.experts]
 
-    before = "decoder.layers.{l}."
+    before = "decoder.layers.{n}."
     layouts: dict[str, Any] = {
         f"{before}mlp.experts.linear_fc1.weight{{e}}": expert,
         f"{before}mlp.experts.linear_fc2.weight{{e}}": expert,
@@ -101,7 +101,7 @@ def trained(model: Model, *, fsdp: bool = False) -> Weights:
         "output_layer.weight": (f"{rows}, {{}}", stages[-1]),
         "decoder.final_layernorm.weight": (None, stages[-1]),
     }
-    layouts[f"{before}*.weight"] = lambda l, **_: (None, stages[stage_of(l)])
+    layouts[f"{before}*.weight"] = lambda n, **_: (None, stages[stage_of(n)])
     layouts[f"{before}*"] = layouts.pop(f"{before}*.weight")
     shapes = _megatron_shapes(model)
     used = {key: value for key, value in layouts.items() if _is_used(key, shapes)}
@@ -167,8 +167,8 @@ def _megatron_types(model: Model) -> dict[str, tuple[int, ...]]:
         "output_layer.weight": (m.vocabulary, h),
         "decoder.final_layernorm.weight": (h,),
     }
-    for l in range(m.layers):
-        at = f"decoder.layers.{l}."
+    for n in range(m.layers):
+        at = f"decoder.layers.{n}."
         attention = at + "self_attention."
         if m.latent[0]:
             q, kv, nope, rope, v = m.latent
@@ -190,7 +190,7 @@ def _megatron_types(model: Model) -> dict[str, tuple[int, ...]]:
                 f"{attention}k_layernorm.weight": (m.head,),
                 f"{attention}linear_proj.weight": (h, m.heads * m.head),
             }
-        if l < m.dense_layers:
+        if n < m.dense_layers:
             out |= {
                 f"{at}mlp.linear_fc1.layer_norm_weight": (h,),
                 f"{at}mlp.linear_fc1.weight": (2 * m.dense, h),

@@ -19,7 +19,7 @@ TARGETS_LOOKED_AT = 5
 
 
 def run(limit: str = "2GiB", configs: str = "") -> Tables:
-    """Plan three models from 256 training to 128 inference ranks; with ``configs``, files as nccl_m2n has them.
+    """Plan three models from 256 training to 128 inference ranks; and files as nccl_m2n has them.
 
     ``configs`` is a folder with ``*.model.json`` and system files, whose names begin with the model's.
     """
@@ -31,12 +31,13 @@ def run(limit: str = "2GiB", configs: str = "") -> Tables:
         label = f"{name}, {'EP 128' if by_experts else f'TP {TP[name]} x {128 // TP[name]}'}"
         rows.append(_row(label + (", FSDP" if fsdp else ""), source, target, limit))
     notes = (
-        "256 training ranks (8 stages, TP 8, experts over the ranks of a stage, else 4 copies or FSDP's rows) to 128 "
-        "ranks behind them; bf16",
+        "256 training ranks (8 stages, TP 8, experts over the ranks of a stage, else 4 copies or FSDP's "
+        "rows) to 128 ranks behind them; bf16",
         "seconds of one core: plan, certificate, and runs of the slowest of some ranks",
         f"in step: synchronised rounds over the busiest rank; limit {limit} a rank and round",
         "stage by stage, whole tensors: bytes in step over this plan's, by the same model",
-        f"aims: planned in {PLAN_S:g} s, runs in {RUNS_S:g} s, received = bound, busiest sender {BALANCE} x the least",
+        f"aims: planned in {PLAN_S:g} s, runs in {RUNS_S:g} s, received = bound, busiest sender "
+        f"{BALANCE} x the least",
     )
     tables = [Table.of("planning", "Refits of whole models", rows, *notes, keys=1)]
     if configs:
@@ -56,7 +57,9 @@ def _of_files(folder: Path, limit: str) -> Table:
 
 
 def _row(label: str, source: redist.Weights, target: redist.Weights, limit: str) -> Row:
-    seconds, plan = timed(lambda: redist.refit(source, target, limit_bytes=limit), time.process_time)
+    seconds, plan = timed(
+        lambda: redist.refit(source, target, limit_bytes=limit), time.process_time
+    )
     certify_s, certificate = timed(lambda: plan.certificate, time.process_time)
     every = (*target.ranks[:: max(1, len(target.ranks) // TARGETS_LOOKED_AT)],)
     senders = (*source.ranks[:: max(1, len(source.ranks) // TARGETS_LOOKED_AT)],)

@@ -1,21 +1,22 @@
 """Refits: slices of a request are all of it, and no order of messages can make ranks wait in a circle.
 
 Statement. A refit goes in rounds 0, 1, 2, ... In each round a rank posts a receive for everything that it
-receives in that round and a send for everything that it sends, in any order, waits for all of them, in any order,
-and goes on to the next round. (1) The slices of a request have each of its elements once, in order, and
-none has more than its share, rounded up; so what was reckoned for a slice is enough. (2) Where a
-message is, both ends have it in the same round. A rank that waits for a message waits only for a rank that has
-come less far; so no ranks wait in a circle, and the rank furthest behind can go on, whether sends are buffered
-or wait for their receives. (3) A rank that is in a round has finished those before it, so it never has
-more under way than in one round.
+receives in that round and a send for everything that it sends, in any order, waits for all of them, in
+any order, and goes on to the next round. (1) The slices of a request have each of its elements once, in
+order, and none has more than its share, rounded up; so what was reckoned for a slice is enough.
+(2) Where a message is, both ends have it in the same round. A rank that waits for a message waits only for a rank
+that has come less far; so no ranks wait in a circle, and the rank furthest behind can go on, whether sends are buffered
+or wait for their receives. (3) A rank that is in a round has finished those before it, so it never has more
+under way than in one round.
 
 Encoding. ``share`` of :mod:`redist.refits.rounds` is the program's own function, run on symbols. A rank is
 at the place ``2 * round`` before it has posted what belongs to the round and ``2 * round + 1`` behind.
 
-What joins the obligations. *Slices*: the first begins at 0, each begins where the one before ends, the last ends at
-the number of elements. *Waits*: a wait leads to a smaller place, or to one that is not waited for;
-places are whole numbers from 0 on, so by induction over places every rank comes to every round. That both ends
-list a message in the same round and order is compared by tests and by the machine that carries out runs.
+What joins the obligations. *Slices*: the first begins at 0, each begins where the one before ends, the last
+ends at the number of elements. *Waits*: a wait leads to a smaller place, or to one that is not waited for;
+places are whole numbers from 0 on, so by induction over places every rank comes to every round. That both
+ends list a message in the same round and order is compared by tests and by the machine that carries out
+runs.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def obligations() -> Iterator[Obligation]:
 def stuck(one_by_one: bool) -> list[int]:
     """Ranks that wait for ever in a refit in which two ranks swap their halves.
 
-    Sends wait for their receives. ``one_by_one``: a rank sends first and receives then, instead of posting both.
+    Sends wait for their receives. ``one_by_one``: a rank sends first and receives then, instead of posting
+    both.
     """
     halves = Mesh(x=2), Mesh({"x": 2}, ranks=[1, 0])
     plan = refit(*(Weights({"w": "f32[8{x}]"}, mesh) for mesh in halves))
@@ -155,12 +157,12 @@ def _show_rounded_up(v: Mapping[str, int]) -> Shown:
 
 THEOREM = Theorem(
     "refit",
-    "Rounds of a refit: slices of a request have each of its elements once and none more than its share; a rank "
-    "that waits, waits for ranks that have come less far, in whatever order messages are posted and arrive, so no "
-    "order can deadlock; no rank has more than one round under way.",
+    "Rounds of a refit: slices of a request have each of its elements once and none more than its share; a "
+    "rank that waits, waits for ranks that have come less far, in whatever order messages are posted and "
+    "arrive, so no order can deadlock; no rank has more than one round under way.",
     "Induction over places; base and step are obligations.",
-    "That both ranks list a message in the same round and order: compared by tests. That senders hold what they "
-    "send and every element arrives once: each plan is judged by itself. Ranks that fail.",
+    "That both ranks list a message in the same round and order: compared by tests. That senders hold what "
+    "they send and every element arrives once: each plan is judged by itself. Ranks that fail.",
     obligations,
     (
         Twin("sends before receives are posted", _sends_first, _show_sends_first),

@@ -1,16 +1,16 @@
 """Certify a refit: every element of every target once and right, bytes, staging, balance.
 
-The judge shares with the planner what a side is: which tiles of named tensors lie in which buffers. All else is
-found out again. Tensors that are alike are one *pair* with many instances; what holds for one of them holds for
-all if the others differ in ranks and places alone. So, pair by pair:
+The judge shares with the planner what a side is: which tiles of named tensors lie in which buffers. All
+else is found out again. Tensors that are alike are one *pair* with many instances; what holds for one of
+them holds for all if the others differ in ranks and places alone. So, pair by pair:
 
 1. *Content.* For each kind of target tile, its requests are written out as runs between plain boxes, and
    :func:`redist.check_runs` judges them: once with every kind of source tile that is ever used. Whichever
    kind sends a request, it must write the same bytes of the target, so that any mixture is right too.
 2. *Senders.* In every instance, the slot that sends a request holds a tile of the kind that was judged.
 3. *Turns.* Every request of every instance has its turn once, or all its slices have, one by one.
-4. *Bytes.* What ranks receive, counted from the senders, is what they need less what they hold, counted from the
-   boxes of the tiles.
+4. *Bytes.* What ranks receive, counted from the senders, is what they need less what they hold, counted
+   from the boxes of the tiles.
 5. *Rounds.* What each rank sends and receives in each round is at most the limit.
 6. *Balance.* The busiest sender, beside what it must send at least: what a rank alone holds, it sends; and
    the ranks that hold parts of one tensor send what is needed of theirs.
@@ -53,9 +53,9 @@ class RefitCertificate:
             more = f" (and {len(self.faults) - 1} faults more)" if len(self.faults) > 1 else ""
             return f"certificate refuted: {self.faults[0]}{more}"
         return (
-            f"certificate {self.verdict}: every element of {self.tensors} tensors ({self.kinds} kinds) once, from a "
-            f"rank that holds it; received = lower bound; at most {format_bytes(self.staging_bytes)} a rank and "
-            f"round; the busiest sender has {self.balance:.2f} x the least possible"
+            f"certificate {self.verdict}: every element of {self.tensors} tensors ({self.kinds} kinds) once, "
+            f"from a rank that holds it; received = lower bound; at most "
+            f"{format_bytes(self.staging_bytes)} a rank and round; the busiest sender has {self.balance:.2f} x the least possible"
         )
 
 

@@ -30,6 +30,7 @@ from redist.cli.commands import (
     program,
     prove,
     rechunk,
+    refit,
     simulate,
 )
 from redist.errors import CheckError, NoPlanError, RedistError
@@ -47,6 +48,7 @@ COMMANDS: Mapping[str, Command] = {
     "inspect": inspect,
     "convert": convert,
     "rechunk": rechunk,
+    "refit": refit,
     "join": join,
     "bench": bench,
     "calibrate": calibrate,

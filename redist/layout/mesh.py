@@ -108,7 +108,8 @@ class Mesh:
             size = self.size(name)
             if not 0 <= place < size:
                 raise LayoutError(
-                    f"cannot take {name}={place} of the mesh {self}: axis {name} has coordinates 0 to {size - 1}"
+                    f"cannot take {name}={place} of the mesh {self}: axis {name} has coordinates 0 to "
+                    f"{size - 1}"
                 )
             index[[axis for axis, _ in self.axes].index(name)] = place
         rest = [axis for axis in self.axes if axis[0] not in coordinates]

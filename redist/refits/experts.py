@@ -1,6 +1,7 @@
 """Experts to new ranks with the fewest moves.
 
-A balancer says which experts shall be together on a rank, but not on which: ranks are alike. So the groups are
+A balancer says which experts shall be together on a rank, but not on which: ranks are alike. So the groups
+are
 given to ranks such that as few experts move as possible, which is an assignment problem, solved exactly::
 
     now      rank 0: a b     rank 1: c d     rank 2: e f
@@ -74,9 +75,9 @@ def placed(experts: Experts) -> Placement:
 def place_experts(now: Experts, wanted: Experts, sizes: Sequence[int] | None = None) -> Placement:
     """Give groups of experts to ranks so that the fewest experts move; exact.
 
-    ``now`` has the experts of each rank, ``wanted`` as many groups, in any order; an expert may be in several.
-    An expert that stays keeps its slot if it can. ``sizes`` are bytes by expert where they differ: then the
-    fewest bytes move.
+    ``now`` has the experts of each rank, ``wanted`` as many groups, in any order; an expert may be in
+    several. An expert that stays keeps its slot if it can. ``sizes`` are bytes by expert where they differ:
+    then the fewest bytes move.
     """
     have, want = placed(now).experts, placed(wanted).experts
     if len(have) != len(want):

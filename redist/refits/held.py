@@ -1,7 +1,7 @@
 """Where the elements of named tensors lie in the tiles of one side.
 
-A named tensor in a tile is a list of *boxes*. A box has ranges of indices along every dim of the named tensor,
-each with a place in the tile, and has all combinations of them::
+A named tensor in a tile is a list of *boxes*. A box has ranges of indices along every dim of the named
+tensor, each with a place in the tile, and has all combinations of them::
 
     k of qkv[8*(6|1|1)*128, 4096], cut in two: rows 0 to 512 of k in rank 0's tile
 
@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -128,15 +128,14 @@ class Held:
                 self._number("bases", base.tobytes(), base, self.bases),
                 np.array([device for _, device in devices], dtype=np.int64),
             )
-        pattern, bases, devices = found
-        if not len(devices):
+        if not len(found[2]):
             return -1
-        ranks = t.mesh.rank_array()[devices]
+        ranks = t.mesh.rank_array()[found[2]]
         row = self._number("ranks", ranks.tobytes(), ranks, self.ranks)
-        self.placements.append(Placement(pattern, row, bases))
+        self.placements.append(Placement(found[0], row, found[1]))
         return len(self.placements) - 1
 
-    def _number(self, kind: str, key: object, value: object, values: list) -> int:  # type: ignore[type-arg]
+    def _number(self, kind: str, key: object, value: Any, values: list[Any]) -> int:
         number = self._numbers.setdefault((kind, key), len(values))
         if number == len(values):
             values.append(value)
@@ -305,7 +304,7 @@ def _ranges(
     """
     place = [math.prod(part.digits[j] for j in group[k + 1 :]) for k in range(len(group))]
     every = list(dict.fromkeys(part.dims[j] for j in group))
-    *outer, inner = group
+    inner = group[-1]
     step = part.steps[inner] * steps[part.dims[inner]]
     los, ns, ats = [], [], []
     of = {d: _some(counted[d]) for d in every}

@@ -1,7 +1,8 @@
 """Where tiles of two sides meet: which elements of a tile are in which others, as strided runs of bytes.
 
-Along each dim, the ends of all ranges cut the named tensor into *intervals*, and intervals that lie in the same
-boxes of the source are one *class*. One class of every dim together is an *atom*: elements that have the same
+Along each dim, the ends of all ranges cut the named tensor into *intervals*, and intervals that lie in the
+same boxes of the source are one *class*. One class of every dim together is an *atom*: elements that have
+the same
 holders, all of them or none::
 
     source   0 0 0 1 1 1        tiles of two ranks

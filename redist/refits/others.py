@@ -14,10 +14,7 @@ Rounds are synchronised, so a schedule takes what the busiest rank of each round
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from redist.plan.rates import FAR_LEVEL
 from redist.refits.rounds import rounds_of

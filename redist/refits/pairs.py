@@ -1,8 +1,8 @@
 """Named tensors that are alike on both sides, solved once.
 
-A model has tens of thousands of tensors but few kinds of them: where the tiles on both sides are alike, so are
-atoms, requests and records. Such tensors are the *instances* of one *pair*; they differ in the ranks that hold
-the tiles and in where these begin, which are rows of numbers.
+A model has tens of thousands of tensors but few kinds of them: where the tiles on both sides are alike, so
+are atoms, requests and records. Such tensors are the *instances* of one *pair*; they differ in the ranks
+that hold the tiles and in where these begin, which are rows of numbers.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def _check_names(have: Held, need: Held, cast: bool) -> None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         some = next(iter(sorted(have.named)), "nothing")
         raise ArgumentError(
-            f"cannot refit: the target needs {sorted(missing)[0]!r}{more}, which the source does not have (it "
-            f"has {some!r} and others); give rules that say which named tensors stored ones are made of"
+            f"cannot refit: the target needs {sorted(missing)[0]!r}{more}, which the source does not have "
+            f"(it has {some!r} and others); give rules that say which named tensors stored ones are made of"
         )
     for name in sorted(need.named):
         (shape, t), (own_shape, own) = need.shapes[name], have.shapes[name]

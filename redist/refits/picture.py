@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redist.layout.axes import Ints
-from redist.text.svg import Figure, boxes, card, column, document, line, lines, rect, row, text, with_title
+from redist.text.svg import (
+    Figure,
+    boxes,
+    card,
+    column,
+    document,
+    line,
+    lines,
+    rect,
+    row,
+    text,
+    with_title,
+)
 from redist.text.units import format_bytes
 
 if TYPE_CHECKING:
@@ -28,7 +40,11 @@ def draw_refit(plan: RefitPlan) -> str:
     ]
     head = column([lines([title], 19, weight=700), lines(facts, 12, "soft")], 2)
     charts = row(
-        [card(_matrix(plan), PAD), column([card(_loads(plan), PAD), card(_rounds(plan), PAD)], GAP)], GAP
+        [
+            card(_matrix(plan), PAD),
+            column([card(_loads(plan), PAD), card(_rounds(plan), PAD)], GAP),
+        ],
+        GAP,
     )
     whole = column([head, charts], GAP)
     framed = Figure(whole.width + 2 * GAP, whole.height + 2 * GAP, whole.at(GAP, GAP))
@@ -55,11 +71,21 @@ def _matrix(plan: RefitPlan) -> Figure:
     shades: dict[str, list[tuple[float, float, float, float]]] = defaultdict(list)
     for i, j in np.argwhere(cells).tolist():
         shade = 0.15 + 0.85 * round(cells[i, j] / largest, 1)
-        shades[f"{shade:.2f}"].append((16 + j * size + 0.3, 16 + i * size + 0.3, size - 0.6, size - 0.6))
+        shades[f"{shade:.2f}"].append(
+            (16 + j * size + 0.3, 16 + i * size + 0.3, size - 0.6, size - 0.6)
+        )
     body = rect(16, 16, w, h, "void", stroke_width="0.7")
     body += "".join(boxes(places, "cell", fill_opacity=shade) for shade, places in shades.items())
-    body += text(16, 10, f"receiver: ranks {receivers[0]} to {receivers[-1]}" if receivers else "", 10, "soft")
-    label = text(0, 0, f"sender: ranks {senders[0]} to {senders[-1]}" if senders else "", 10, "soft")
+    body += text(
+        16,
+        10,
+        f"receiver: ranks {receivers[0]} to {receivers[-1]}" if receivers else "",
+        10,
+        "soft",
+    )
+    label = text(
+        0, 0, f"sender: ranks {senders[0]} to {senders[-1]}" if senders else "", 10, "soft"
+    )
     body += f'<g transform="translate(10 {16 + h:.1f}) rotate(-90)">{label}</g>'
     own = Figure(max(w + 16, 190), h + 16, body)
     return column([lines(["Who sends to whom"], 13, weight=600), own,
@@ -77,17 +103,22 @@ def _bars(title: str, series: dict[str, Ints], limit: int | None, caption: str) 
         np.maximum.at(most, marks, values)
         step = SIDE / n
         places = [
-            (k * step + 0.15 * min(step, 6), 12 + height * (1 - value / top), step - 0.3 * min(step, 6), height * value / top)
+            (
+                k * step + 0.15 * min(step, 6),
+                15 + height * (1 - value / top),
+                step - 0.3 * min(step, 6),
+                height * value / top,
+            )
             for k, value in enumerate(most.tolist())
             if value
         ]
         body = text(0, 8, f"{name}: at most {format_bytes(int(values.max(initial=0)))}", 10, "soft")
         body += with_title(boxes(places, "cell", fill_opacity="0.8"), name)
-        body += line(0, 12 + height, SIDE, 12 + height, "softline", stroke_width="0.8")
+        body += line(0, 15 + height, SIDE, 15 + height, "softline", stroke_width="0.8")
         if limit is not None:
-            y = 12 + height * (1 - limit / top)
+            y = 15 + height * (1 - limit / top)
             body += line(0, y, SIDE, y, "limit", stroke_width="1.2", stroke_dasharray="4 3")
-        parts.append(Figure(SIDE, height + 16, body))
+        parts.append(Figure(SIDE, height + 18, body))
     return column([lines([title], 13, weight=600), *parts, lines([caption], 10, "soft")], 6)
 
 
@@ -102,5 +133,7 @@ def _loads(plan: RefitPlan) -> Figure:
 
 
 def _rounds(plan: RefitPlan) -> Figure:
-    caption = f"busiest rank of each round{'' if plan.limit_bytes is None else '; dashed: the limit'}"
+    caption = (
+        f"busiest rank of each round{'' if plan.limit_bytes is None else '; dashed: the limit'}"
+    )
     return _bars("Rounds", {"sent and received": plan.turns.busiest}, plan.limit_bytes, caption)

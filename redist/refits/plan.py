@@ -43,8 +43,8 @@ class RefitPlan:
     >>> plan.runs(3)[["peer", "offset", "there_offset", "bytes"]].tolist()
     [(1, 64, 0, 32), (1, 0, 0, 64)]
 
-    ``runs(rank)`` is what a rank receives, ``runs(rank, sends=True)`` what it sends. ``certificate`` says what
-    an independent judge found. ``bind`` attaches the plan to arrays and a transport.
+    ``runs(rank)`` is what a rank receives, ``runs(rank, sends=True)`` what it sends. ``certificate`` says
+    what an independent judge found. ``bind`` attaches the plan to arrays and a transport.
     """
 
     source: Weights
@@ -256,11 +256,11 @@ def refit(
     >>> redist.refit(train, serve, cast=True).received_bytes
     64
 
-    ``names`` are the rules of a target that has none: which named tensors of the source its stored tensors are
-    made of. ``limit_bytes`` is what a rank sends and receives in one round at most, so that a buffer of this
-    size is enough; None for one round. ``cast`` allows other dtypes at the target; the narrower one is sent.
-    With a ``topology``, ranks of the same node are preferred as senders, and links that they share are loaded
-    evenly.
+    ``names`` are the rules of a target that has none: which named tensors of the source its stored tensors
+    are made of. ``limit_bytes`` is what a rank sends and receives in one round at most, so that a buffer of
+    this size is enough; None for one round. ``cast`` allows other dtypes at the target; the narrower one is
+    sent. With a ``topology``, ranks of the same node are preferred as senders, and links that they share
+    are loaded evenly.
 
     A plan is kept in ``folder`` under the digest of what was asked, and read from there the next time.
     """

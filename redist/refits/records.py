@@ -133,12 +133,12 @@ def records_of(
         n, at, to = left[block]
         rest = [d for d in range(len(left)) if d != block]
         while len(n) == 1:
-            size = int(n[0])
-            fits = [d for d in rest if steps[d] == (size * a, size * b)]
+            together = int(n[0])
+            fits = [d for d in rest if steps[d] == (together * a, together * b)]
             if not fits:
                 break
             more, x, y = left[fits[-1]]
-            n, at, to = more * size, x + at, y + to
+            n, at, to = more * together, x + at, y + to
             rest.remove(fits[-1])
     count = np.ones(1, dtype=np.int64)
     source, target = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)

@@ -102,7 +102,9 @@ def rounds_of(pairs: Sequence[Pair], limit: int | None, *, by_stage: bool = Fals
         busiest.append(int(now.max()))
     columns = np.array(rows, dtype=np.int64).reshape(-1, 6).T
     made = np.array(rounds, dtype=np.int64)
-    return Turns(columns[0], columns[1], made, *columns[2:], np.array(busiest, dtype=np.int64))
+    first, last = columns[4], columns[5]
+    most = np.array(busiest, dtype=np.int64)
+    return Turns(columns[0], columns[1], made, columns[2], columns[3], first, last, most)
 
 
 def _order(pairs: Sequence[Pair], by_stage: bool) -> Ints:

@@ -1,13 +1,14 @@
 """What one rank receives or sends, as rows of numbers that any transport can carry out.
 
 A row says: in this round, to or from this peer, ``count`` blocks of ``bytes`` bytes. The first lies at
-``offset`` of the rank's tile of stored tensor number ``tensor``, the others ``step`` bytes on; on the peer's side
-the same with ``there_offset`` of tensor number ``there`` and ``there_step``. The rows of two ranks for each
-other have the same order.
+``offset`` of the rank's tile of stored tensor number ``tensor``, the others ``step`` bytes on; on the
+peer's side the same with ``there_offset`` of tensor number ``there`` and ``there_step``. The rows of two
+ranks for each other have the same order.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,7 +34,7 @@ class Lister:
         order = np.lexsort((turns.instance, turns.pair))
         edges = np.searchsorted(turns.pair[order], np.arange(len(pairs) + 1))
         # Turns of each pair in the order of instances; an instance that is sliced has several.
-        self._of_pair = [order[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        self._of_pair = [order[a:b] for a, b in itertools.pairwise(edges)]
 
     def runs(self, rank: int, *, sends: bool) -> NDArray[np.void]:
         """What a rank receives, or sends, in the order of rounds and peers."""

@@ -1,7 +1,8 @@
 """Who sends what: every request is given to one of the ranks that hold it, so that the busiest sends least.
 
-A rank that holds what it needs itself copies it. All other requests are told apart by the *set* of ranks that
-could send them. Sets with the fewest ranks have the least choice and come first, in each the largest requests;
+A rank that holds what it needs itself copies it. All other requests are told apart by the *set* of ranks
+that could send them. Sets with the fewest ranks have the least choice and come first, in each the largest
+requests;
 what a set has is filled up like water, over what its ranks send already::
 
     load  |      ~~~~~~~~            sets of 1 rank, then of 2, then of 4
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +60,7 @@ def choose_senders(
     return [replace(p, sender=s) for p, s in zip(pairs, slots, strict=True)], least_load(every)
 
 
-def _slot_dtype(pair: Pair) -> type[np.unsignedinteger]:  # type: ignore[type-arg]
+def _slot_dtype(pair: Pair) -> Any:
     n = len(pair.source.tile)
     return np.uint8 if n <= 2**8 else np.uint16 if n <= 2**16 else np.uint32
 

@@ -1,7 +1,7 @@
 """Refits as JSON, both ways, and in files.
 
-What was decided is written: senders and turns, as compressed numbers. Tiles, requests and records follow from the
-types and rules, so a reader works them out again, and compares the digest.
+What was decided is written: senders and turns, as compressed numbers. Tiles, requests and records follow
+from the types and rules, so a reader works them out again, and compares the digest.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def refit_from_json(text: str) -> RefitPlan:
         ) from None
     if plan.digest != data["digest"]:
         raise PlanFormatError(
-            f"cannot read the refit: its digest is {plan.digest}, but it says {data['digest']}; it was changed, "
-            "or written by another version of redist"
+            f"cannot read the refit: its digest is {plan.digest}, but it says {data['digest']}; it was "
+            "changed, or written by another version of redist"
         )
     return plan
 

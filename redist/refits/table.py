@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from redist.layout.axes import Ints
 from redist.refits.others import schedules
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_seconds
@@ -55,7 +56,7 @@ def _kinds(plan: RefitPlan) -> list[tuple[int, tuple[str, ...]]]:
     return sorted(rows, key=lambda row: (-row[0], row[1]))
 
 
-def _received(pair: Pair) -> np.ndarray:  # type: ignore[type-arg]
+def _received(pair: Pair) -> Ints:
     out = np.zeros(len(pair.names), dtype=np.int64)
     for own, ranks, needing in pair.classes():
         away = ranks[pair.sender[own]] != needing[pair.slot][None]
@@ -106,11 +107,11 @@ def _totals(plan: RefitPlan) -> list[str]:
     least = plan.least_sent_bytes
     limit = "" if plan.limit_bytes is None else f", limit {format_bytes(plan.limit_bytes)}"
     lines = [
-        f"received   {format_bytes(got)} = {_ratio(got, bound)} x lower bound, at most {format_bytes(most)} a rank; "
-        "all bytes go straight from tile to tile",
+        f"received   {format_bytes(got)} = {_ratio(got, bound)} x lower bound, at most {format_bytes(most)} "
+        "a rank; all bytes go straight from tile to tile",
         f"sent       at most {format_bytes(busiest)} a rank = {_ratio(busiest, least)} x the least possible",
-        f"rounds     {plan.rounds}, at most {format_bytes(plan.staging_bytes)} sent and received by a rank in "
-        f"one{limit}",
+        f"rounds     {plan.rounds}, at most {format_bytes(plan.staging_bytes)} sent and received by a rank "
+        f"in one{limit}",
     ]
     rows: Sequence[tuple[str, ...]] = [
         (name, format_bytes(received), format_bytes(step), format_seconds(seconds), times)

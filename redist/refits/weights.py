@@ -1,4 +1,4 @@
-"""What one side of a refit holds: stored tensors by name, how each lies on its ranks, and what it is made of."""
+"""What one side of a refit holds: stored tensors by name, how each lies, and what it is made of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redist.names.patterns import NamePattern, Patterns
 from redist.text.latest import Latest
 
 Rules: TypeAlias = "Names | str | Sequence[str] | None"
-Layout: TypeAlias = "str | ArrayType | None | tuple[str | None, Mesh] | Callable[..., Any]"
+Layout: TypeAlias = "str | ArrayType | tuple[str | None, Mesh] | Callable[..., Any] | None"
 """How a stored tensor lies: a whole type or the cuts of its dims, with a mesh of its own or without; None if
 every rank has all of it; or a function of the numbers in the name that returns one of these."""
 

@@ -3,8 +3,9 @@
 A stored array is made of named tensors (itself, without rules), each a :class:`~redist.names.part.Part`: a
 C array of digits, each of which runs along one dim of the stored array. A tile has some ranges of every dim
 (one, unless the type has segments). A range of a dim is, in digits, a few boxes
-(:mod:`redist.names.digits`). A box in digits is a piece: so many steps of each digit, which go a fixed way in the file and another in the
-tile. So a piece is a strided view of the tile, and a strided part of the file, whatever the layout was.
+(:mod:`redist.names.digits`). A box in digits is a piece: so many steps of each digit, which go a fixed way
+in the file and another in the tile. So a piece is a strided view of the tile, and a strided part of the
+file, whatever the layout was.
 """
 
 from __future__ import annotations

@@ -221,9 +221,9 @@ class Machine:
 
     def carry_out(self, plan: Any, ranks: Sequence[int]) -> None:
         """All runs of a plan, as its receivers list them; what senders list must be the same."""
-        for key, tile in self.target.items():
-            self.tiles[key] = np.zeros(tile.nbytes, np.uint8)
-            self.written[key] = np.zeros(tile.nbytes, np.int64)
+        for place, tile in self.target.items():
+            self.tiles[place] = np.zeros(tile.nbytes, np.uint8)
+            self.written[place] = np.zeros(tile.nbytes, np.int64)
         sources = {key: tile.reshape(-1).view(np.uint8) for key, tile in self.source.items()}
         sent: dict[tuple[int, int, int], list[Any]] = {}
         for rank in ranks:
@@ -256,5 +256,4 @@ class Machine:
         if sender != rank:
             self.received += n_bytes * count
             for one in (sender, rank):
-                key = (number, one)
-                self.loads[key] = self.loads.get(key, 0) + n_bytes * count
+                self.loads[number, one] = self.loads.get((number, one), 0) + n_bytes * count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,9 @@ def small() -> RefitPlan:
         {f"l.{n}.qk": "f32[16{x}+8{x}, 8]" for n in range(4)}, Mesh(x=4, copy=2),
         names="*.qk[16|8, :] = *.q, *.k",
     )  # fmt: skip
-    types = {f"l.{n}.{x}": f"f32[{rows}, 8{{y}}]" for n in range(4) for x, rows in (("q", 16), ("k", 8))}
+    types = {
+        f"l.{n}.{x}": f"f32[{rows}, 8{{y}}]" for n in range(4) for x, rows in (("q", 16), ("k", 8))
+    }
     target = Weights(types, Mesh({"y": 2, "copy": 2}, ranks=range(8, 12)))
     return redist.refit(source, target, limit_bytes=300)
 
@@ -57,10 +60,11 @@ def twice(plan: RefitPlan) -> RefitPlan:
     return with_turns(plan, np.append(np.arange(n), n - 1))
 
 
-def with_turns(plan: RefitPlan, chosen: object) -> RefitPlan:
+def with_turns(plan: RefitPlan, chosen: Any) -> RefitPlan:
     t = plan.turns
     rows = (t.pair, t.instance, t.round, t.slice, t.slices, t.first, t.last)
-    return replace(plan, turns=type(t)(*(column[chosen] for column in rows), t.busiest))
+    a, b, c, d, e, f, g = (column[chosen] for column in rows)
+    return replace(plan, turns=type(t)(a, b, c, d, e, f, g, t.busiest))
 
 
 def in_one_round(plan: RefitPlan) -> RefitPlan:
@@ -73,7 +77,11 @@ def with_records(change: Callable[[list[np.ndarray]], None]) -> Mutant:  # type:
 
     def mutant(plan: RefitPlan) -> RefitPlan:
         pair = plan.pairs[0]
-        key = (int(pair.target.tile[pair.slot[0]]), int(pair.atom[0]), int(pair.source.tile[int(pair.sender[0, 0])]))
+        key = (
+            int(pair.target.tile[pair.slot[0]]),
+            int(pair.atom[0]),
+            int(pair.source.tile[int(pair.sender[0, 0])]),
+        )
         records = pair.meeting.records(*key)
         columns = [column.copy() for column in records.columns]
         change(columns)

@@ -104,7 +104,13 @@ def test_plans_are_kept_by_the_digest_of_what_was_asked(tmp_path: Path) -> None:
 
 def test_a_table_says_types_bytes_senders_rounds_and_other_schedules() -> None:
     text = str(rows_to_columns(limit_bytes=256))
-    for words in ("f32[16{x}, 16]", "1.00 x lower bound", "limit 256 B", "stage by stage", "whole tensors"):
+    for words in (
+        "f32[16{x}, 16]",
+        "1.00 x lower bound",
+        "limit 256 B",
+        "stage by stage",
+        "whole tensors",
+    ):
         assert words in text, text
     plan = rows_to_columns()
     assert "certificate" not in str(plan)
@@ -133,7 +139,9 @@ def test_types_by_pattern_are_settled_by_the_other_side() -> None:
         ({"a": 7}, {"a": "f32[8]"}, {}, "need an ArrayType or text"),
     ],
 )  # fmt: skip
-def test_errors(source: dict[str, str], target: dict[str, str], how: dict[str, object], words: str) -> None:
+def test_errors(
+    source: dict[str, str], target: dict[str, str], how: dict[str, object], words: str
+) -> None:
     with pytest.raises(RedistError, match=words):
         redist.refit(Weights(source, Mesh(x=2)), Weights(target, Mesh(x=2)), **how)  # type: ignore[arg-type]
 
