@@ -1,13 +1,13 @@
 """Refits: slices of a request are all of it, and no order of messages can make ranks wait in a circle.
 
 Statement. A refit goes in rounds 0, 1, 2, ... In each round a rank posts a receive for everything that it
-receives in that round and a send for everything that it sends, in any order, waits for all of them, in
-any order, and goes on to the next round. (1) The slices of a request have each of its elements once, in
-order, and none has more than its share, rounded up; so what was reckoned for a slice is enough.
-(2) Where a message is, both ends have it in the same round. A rank that waits for a message waits only for a rank
-that has come less far; so no ranks wait in a circle, and the rank furthest behind can go on, whether sends are buffered
-or wait for their receives. (3) A rank that is in a round has finished those before it, so it never has more
-under way than in one round.
+receives in that round and a send for everything that it sends, in any order, waits for all of them, in any
+order, and goes on to the next round. (1) The slices of a request have each of its elements once, in order,
+and none has more than its share, rounded up; so what was reckoned for a slice is enough. (2) Where a
+message is, both ends have it in the same round. A rank that waits for a message waits only for a rank that
+has come less far; so no ranks wait in a circle, and the rank furthest behind can go on, whether sends are
+buffered or wait for their receives. (3) A rank that is in a round has finished those before it, so it never
+has more under way than in one round.
 
 Encoding. ``share`` of :mod:`redist.refits.rounds` is the program's own function, run on symbols. A rank is
 at the place ``2 * round`` before it has posted what belongs to the round and ``2 * round + 1`` behind.

@@ -54,8 +54,9 @@ class RefitCertificate:
             return f"certificate refuted: {self.faults[0]}{more}"
         return (
             f"certificate {self.verdict}: every element of {self.tensors} tensors ({self.kinds} kinds) once, "
-            f"from a rank that holds it; received = lower bound; at most "
-            f"{format_bytes(self.staging_bytes)} a rank and round; the busiest sender has {self.balance:.2f} x the least possible"
+            "from a rank that holds it; received = lower bound; at most "
+            f"{format_bytes(self.staging_bytes)} a rank and round; the busiest sender has "
+            f"{self.balance:.2f} x the least possible"
         )
 
 

@@ -29,7 +29,7 @@ Experts = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacedExperts:
     """Experts on ranks: ``experts[r]`` are those of rank r by slot; ``moved`` come from another rank.
 
     >>> found = place_experts([[0, 1], [2, 3], [4, 5]], [[2, 4], [0, 1], [3, 5]])
@@ -63,16 +63,18 @@ class Placement:
         return Weights(types)
 
 
-def placed(experts: Experts) -> Placement:
+def placed(experts: Experts) -> PlacedExperts:
     """A placement as it is."""
     found = tuple(tuple(int(e) for e in own) for own in experts)
     for rank, own in enumerate(found):
         if len(set(own)) < len(own):
             raise ArgumentError(f"cannot place experts: rank {rank} has one of {list(own)} twice")
-    return Placement(found, 0, tuple(range(len(found))))
+    return PlacedExperts(found, 0, tuple(range(len(found))))
 
 
-def place_experts(now: Experts, wanted: Experts, sizes: Sequence[int] | None = None) -> Placement:
+def place_experts(
+    now: Experts, wanted: Experts, sizes: Sequence[int] | None = None
+) -> PlacedExperts:
     """Give groups of experts to ranks so that the fewest experts move; exact.
 
     ``now`` has the experts of each rank, ``wanted`` as many groups, in any order; an expert may be in
@@ -96,7 +98,7 @@ def place_experts(now: Experts, wanted: Experts, sizes: Sequence[int] | None = N
     group_of = assign(cost)
     moved = sum(len(set(want[g]) - set(have[r])) for r, g in enumerate(group_of))
     slots = tuple(_slots(have[r], want[g]) for r, g in enumerate(group_of))
-    return Placement(slots, moved, tuple(group_of))
+    return PlacedExperts(slots, moved, tuple(group_of))
 
 
 def _slots(have: Sequence[int], want: Sequence[int]) -> tuple[int, ...]:

@@ -59,11 +59,11 @@ Tile: TypeAlias = tuple[Box, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placement:
+class Seat:
     """A named tensor in one stored tensor: which tile each holder has of it, and from which byte.
 
     ``tiles`` are numbers of :attr:`Held.tiles`. ``pattern``, ``ranks`` and ``bases`` are numbers of what
-    placements may share: which tiles follow each other, the ranks of the holders, and their bases.
+    seats may share: which tiles follow each other, the ranks of the holders, and their bases.
     """
 
     pattern: int
@@ -77,7 +77,7 @@ class Held:
     >>> held = Held(Weights({"qkv": "f32[8{x}+2*2, 3]"}, "x=2", names="qkv[q|2|2, :] = q, k, v"))
     >>> [(name, held.shapes[name][0], len(found)) for name, found in held.named.items()]
     [('q', (8, 3), 1), ('k', (2, 3), 1), ('v', (2, 3), 1)]
-    >>> one = held.placements[held.named["k"][0][0]]
+    >>> one = held.seats[held.named["k"][0][0]]
     >>> held.ranks[one.ranks].tolist(), held.bases[one.bases].tolist(), held.patterns[one.pattern].tolist()
     ([0, 1], [48, 48], [2, 2])
     """
@@ -87,9 +87,9 @@ class Held:
         self.patterns: list[Ints] = []
         self.ranks: list[Ints] = []
         self.bases: list[Ints] = []
-        self.placements: list[Placement] = []
+        self.seats: list[Seat] = []
         self.named: dict[str, list[tuple[int, int]]] = {}
-        """By name of a named tensor: numbers of placements, each with the number of its stored tensor."""
+        """By name of a named tensor: numbers of seats, each with the number of its stored tensor."""
         self.shapes: dict[str, tuple[tuple[int, ...], ArrayType]] = {}
         """Shape of each named tensor, and the type of a stored tensor that has it."""
         self._numbers: dict[object, int] = {}
@@ -105,14 +105,14 @@ class Held:
                 if 0 in part.shape:
                     continue
                 key = (id(t), part.digits, part.dims, part.steps, part.starts)
-                placement = placed.get(key)
-                if placement is None:
-                    placement = placed[key] = self._place(t, geometry[0], part)
-                if placement >= 0:
-                    self.named.setdefault(part.name, []).append((placement, number))
+                seat = placed.get(key)
+                if seat is None:
+                    seat = placed[key] = self._seat(t, geometry[0], part)
+                if seat >= 0:
+                    self.named.setdefault(part.name, []).append((seat, number))
                 self.shapes.setdefault(part.name, (part.shape, t))
 
-    def _place(self, t: ArrayType, geometry: object, part: Part) -> int:
+    def _seat(self, t: ArrayType, geometry: object, part: Part) -> int:
         key = (geometry, part.digits, part.dims, part.steps, part.starts)
         found = self._of_parts.get(key)
         if found is None:
@@ -132,8 +132,8 @@ class Held:
             return -1
         ranks = t.mesh.rank_array()[found[2]]
         row = self._number("ranks", ranks.tobytes(), ranks, self.ranks)
-        self.placements.append(Placement(found[0], row, found[1]))
-        return len(self.placements) - 1
+        self.seats.append(Seat(found[0], row, found[1]))
+        return len(self.seats) - 1
 
     def _number(self, kind: str, key: object, value: Any, values: list[Any]) -> int:
         number = self._numbers.setdefault((kind, key), len(values))

@@ -46,8 +46,8 @@ def boxes_of(weights: Weights) -> Boxes:
     parts = []
     for name, entries in held.named.items():
         itemsize = held.shapes[name][1].dtype.itemsize
-        for placement, stored in entries:
-            one = held.placements[placement]
+        for seat, stored in entries:
+            one = held.seats[seat]
             text = weights.stored[stored]
             ranks, bases = held.ranks[one.ranks], held.bases[one.bases]
             for rank, base, tile in zip(

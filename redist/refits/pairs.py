@@ -111,13 +111,13 @@ def find_pairs(source: Weights, target: Weights, cast: bool = False) -> list[Pai
         shape, t = need.shapes[name]
         _, own = have.shapes[name]
         entries = tuple(have.named[name])
-        patterns = tuple(have.placements[placement].pattern for placement, _ in entries)
-        for placement, stored in need.named[name]:
-            key = (shape, patterns, need.placements[placement].pattern, own.dtype, t.dtype)
+        patterns = tuple(have.seats[seat].pattern for seat, _ in entries)
+        for seat, stored in need.named[name]:
+            key = (shape, patterns, need.seats[seat].pattern, own.dtype, t.dtype)
             group = groups.setdefault(key, _Group())
             group.names.append(name)
             group.source.append(entries)
-            group.target.append((placement, stored))
+            group.target.append((seat, stored))
     return [_pair(group, have, need) for group in groups.values()]
 
 
@@ -147,10 +147,10 @@ def _pair(group: _Group, have: Held, need: Held) -> Pair:
     """The pair of a group: meet the tiles once, then put ranks and bases of all instances into rows."""
     first = group.names[0]
     (shape, t), (_, own) = need.shapes[first], have.shapes[first]
-    patterns = [have.patterns[have.placements[p].pattern] for p, _ in group.source[0]]
+    patterns = [have.patterns[have.seats[p].pattern] for p, _ in group.source[0]]
     source_tiles, source_tile = np.unique(np.concatenate(patterns), return_inverse=True)
     target_tiles, target_tile = np.unique(
-        need.patterns[need.placements[group.target[0][0]].pattern], return_inverse=True
+        need.patterns[need.seats[group.target[0][0]].pattern], return_inverse=True
     )
     sizes = own.dtype.itemsize, t.dtype.itemsize
     try:
@@ -178,13 +178,13 @@ def _holders(
     known: dict[tuple[int, ...], tuple[int, int]] = {}
     rows = []
     for entries in instances:
-        placements = tuple([placement for placement, _ in entries])
-        found = known.get(placements)
+        chosen = tuple([seat for seat, _ in entries])
+        found = known.get(chosen)
         if found is None:
-            places = [held.placements[p] for p in placements]
-            found = known[placements] = (
-                ranks.of(tuple(place.ranks for place in places)),
-                bases.of(tuple(place.bases for place in places)),
+            seats = [held.seats[p] for p in chosen]
+            found = known[chosen] = (
+                ranks.of(tuple(seat.ranks for seat in seats)),
+                bases.of(tuple(seat.bases for seat in seats)),
             )
         rows.append(found)
     of = np.array(rows, dtype=np.int64)
