@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -31,31 +31,9 @@ from redist.layout.axes import Ints, coordinates
 from redist.layout.tiles import spans_in
 from redist.names.digits import boxes_in
 from redist.names.part import Part
+from redist.refits.ranges import Box, Ranges, Tile, joined, tile_of_boxes
+from redist.refits.recorded import Recorded, tensors_of
 from redist.refits.weights import Weights
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranges:
-    """Ranges of one dim of a named tensor: first indices in order, lengths, places in the tile in bytes.
-
-    Neighbouring indices of a range are ``step`` bytes apart.
-    """
-
-    lo: Ints
-    n: Ints
-    at: Ints
-    step: int
-
-    @property
-    def key(self) -> tuple[bytes, bytes, bytes, int]:
-        """What makes equal ranges equal."""
-        return self.lo.tobytes(), self.n.tobytes(), self.at.tobytes(), self.step
-
-
-Box: TypeAlias = tuple[Ranges, ...]
-"""Ranges of every dim. Places of the dims add up."""
-Tile: TypeAlias = tuple[Box, ...]
-"""The boxes of a tile, which do not overlap; places count from the first element."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +72,9 @@ class Held:
         """Shape of each named tensor, and the type of a stored tensor that has it."""
         self._numbers: dict[object, int] = {}
         self._of_parts: dict[object, tuple[int, int, Ints]] = {}
+        if weights.recorded_by_rank is not None:
+            self._take_recorded(weights, weights.recorded_by_rank)
+            return
         placed: dict[object, int] = {}
         geometries: dict[int, tuple[object, ArrayType]] = {}
         for number, (stored, t) in enumerate(weights.types.items()):
@@ -134,6 +115,36 @@ class Held:
         row = self._number("ranks", ranks.tobytes(), ranks, self.ranks)
         self.seats.append(Seat(found[0], row, found[1]))
         return len(self.seats) - 1
+
+    def _take_recorded(self, weights: Weights, by_rank: Mapping[int, Recorded]) -> None:
+        """Seats from boxes that ranks recorded."""
+        numbers = {name: number for number, name in enumerate(weights.stored)}
+        alike: dict[object, int] = {}
+        holders: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+        known: dict[int, list[tuple[tuple[str, str], int, int]]] = {}
+        for rank in sorted(by_rank):
+            one = by_rank[rank]
+            if id(one) not in known:
+                own = known[id(one)] = []
+                for names, boxes in one.by_tensor.items():
+                    base = min(box.offset for box in boxes)
+                    key = frozenset((b.lo, b.shape, b.strides, b.offset - base) for b in boxes)
+                    if key not in alike:
+                        tile = tile_of_boxes(key)
+                        alike[key] = self._number("tile", _key(tile), tile, self.tiles)
+                    own.append((names, alike[key], base))
+            for names, number, base in known[id(one)]:
+                holders.setdefault(names, []).append((rank, number, base))
+        shapes = tensors_of(by_rank.values())
+        for (stored, name), found in sorted(holders.items()):
+            ranks, pattern, bases = np.array(found, dtype=np.int64).T.copy()
+            self.seats.append(Seat(
+                self._number("pattern", pattern.tobytes(), pattern, self.patterns),
+                self._number("ranks", ranks.tobytes(), ranks, self.ranks),
+                self._number("bases", bases.tobytes(), bases, self.bases),
+            ))  # fmt: skip
+            self.named.setdefault(name, []).append((len(self.seats) - 1, numbers[stored]))
+            self.shapes.setdefault(name, (shapes[name], weights.types[stored]))
 
     def _number(self, kind: str, key: object, value: Any, values: list[Any]) -> int:
         number = self._numbers.setdefault((kind, key), len(values))
@@ -329,22 +340,6 @@ def _ranges(
         ats.append(at)
         ns.append(np.full(len(lo), length, dtype=np.int64))
     return joined(np.concatenate(los), np.concatenate(ns), np.concatenate(ats), step)
-
-
-def joined(lo: Ints, n: Ints, at: Ints, step: int) -> Ranges:
-    """Ranges in order, neighbours that lie one behind the other joined.
-
-    >>> found = joined(np.array([4, 0]), np.array([2, 4]), np.array([32, 0]), 8)
-    >>> found.lo.tolist(), found.n.tolist(), found.at.tolist()
-    ([0], [6], [0])
-    """
-    order = np.argsort(lo, kind="stable")
-    lo, n, at = lo[order], n[order], at[order]
-    new = np.ones(len(lo), dtype=np.bool_)
-    new[1:] = (lo[1:] != lo[:-1] + n[:-1]) | (at[1:] != at[:-1] + n[:-1] * step)
-    first = np.flatnonzero(new)
-    lengths = np.add.reduceat(n, first)
-    return Ranges(lo[first], lengths, at[first], step)
 
 
 def digits_of_dims(shape: Sequence[int], digits: Sequence[int]) -> list[list[int]]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.layout.axes import Ints
-from redist.refits.held import Box, Tile
+from redist.refits.ranges import Box, Tile
 from redist.refits.records import Records, records_of
 
 Bools = NDArray[np.bool_]

@@ -11,56 +11,19 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from redist.errors import PlanFormatError, ReadError, RedistError
-from redist.layout.array_type import ArrayType
 from redist.layout.axes import Ints
-from redist.layout.mesh import Mesh
 from redist.plan.topology import Topology, format_topology
 from redist.refits.plan import RefitPlan, turn_columns, with_decisions
 from redist.refits.rounds import Turns
-from redist.refits.weights import Weights
+from redist.refits.weights_json import weights_from_dict, weights_to_dict
 
 VERSION = 1
-
-
-def weights_to_dict(weights: Weights) -> dict[str, Any]:
-    """Weights as plain data: each mesh and each type once."""
-    meshes: dict[Mesh, int] = {}
-    types: dict[tuple[int, str], int] = {}
-    tensors: dict[str, int] = {}
-    texts: dict[int, int] = {}
-    for name, t in weights.types.items():
-        number = texts.get(id(t))
-        if number is None:
-            key = (meshes.setdefault(t.mesh, len(meshes)), str(t))
-            number = texts[id(t)] = types.setdefault(key, len(types))
-        tensors[name] = number
-    return {
-        "names": [rule.text for rule in weights.names.rules],
-        "meshes": [str(mesh) for mesh in meshes],
-        "types": [list(key) for key in types],
-        "tensors": tensors,
-    }
-
-
-def weights_from_dict(data: Mapping[str, Any]) -> Weights:
-    """The weights that :func:`weights_to_dict` wrote.
-
-    >>> made = Weights({"w": "f32[8{x}, 4]"}, "x=2@5;3")
-    >>> weights_from_dict(weights_to_dict(made)) == made
-    True
-    """
-    meshes = [Mesh.parse(text) for text in data["meshes"]]
-    types = [ArrayType.parse(text, meshes[mesh]) for mesh, text in data["types"]]
-    return Weights(
-        {name: types[number] for name, number in data["tensors"].items()}, names=data["names"]
-    )
 
 
 def refit_to_json(plan: RefitPlan) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from redist.errors import ArgumentError, ReadError, RedistError
-from redist.refits.serial import weights_from_dict
 from redist.refits.weights import Weights
+from redist.refits.weights_json import weights_from_dict
 
 KEYS = ("mesh", "names", "shapes", "types")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")

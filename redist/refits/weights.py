@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redist.errors import ArgumentError, ArgumentTypeError, LayoutError
 from redist.layout.array_type import ArrayType
@@ -14,6 +15,9 @@ from redist.layout.notation import parse_type, read_type
 from redist.names import Names
 from redist.names.patterns import NamePattern, Patterns
 from redist.text.latest import Latest
+
+if TYPE_CHECKING:
+    from redist.refits.recorded import Recorded
 
 Rules: TypeAlias = "Names | str | Sequence[str] | None"
 Layout: TypeAlias = "str | ArrayType | tuple[str | None, Mesh] | Callable[..., Any] | None"
@@ -37,7 +41,7 @@ class Weights:
     same tensors can be refitted (:func:`redist.refit`).
     """
 
-    __slots__ = ("_open", "_types", "names", "stored")
+    __slots__ = ("_open", "_types", "names", "recorded_by_rank", "stored")
 
     def __init__(
         self, types: Mapping[str, ArrayType | str], mesh: Any = None, *, names: Rules = None
@@ -48,6 +52,59 @@ class Weights:
         self._types = {name: found.whole(name, types[name]) for name in sorted(types)}
         self.stored = tuple(self._types)
         """The names of the stored tensors, in order: runs give their numbers in this list."""
+        self.recorded_by_rank: Mapping[int, Recorded] | None = None
+        """What each rank holds, if loaders were recorded: then boxes say what stored tensors are made of."""
+
+    @classmethod
+    def of(cls, state: Any, names: Rules = None) -> Weights:
+        """**Local.** The tensors of a dict, nested or not, as they lie on their ranks.
+
+        >>> import numpy as np
+        >>> t = ArrayType.parse("f32[8{x}, 4]", Mesh(x=2))
+        >>> print(Weights.of({"a": {"w": (np.zeros((4, 4), "f4"), t)}}).types["a.w"])
+        f32[8{x}, 4]
+
+        Values are DTensors of PyTorch, jax.Arrays, global arrays, or tiles with their types. A rank that has
+        some of the tensors alone, as a stage of a pipeline has, knows the others after :meth:`together`.
+        """
+        from redist.refits.sources import types_in
+
+        return cls(types_in(state), names=names)
+
+    @classmethod
+    def recorded(cls, by_rank: Mapping[int, Recorded]) -> Weights:
+        """**Local.** What loaders of these ranks store, as :func:`redist.torch.recorded` found it.
+
+        The type of a stored tensor has the tiles of all ranks one after another.
+        """
+        from redist.refits.recorded import types_of
+
+        made = cls(types_of(by_rank))
+        made.recorded_by_rank = {rank: by_rank[rank] for rank in sorted(by_rank)}
+        return made
+
+    def together(self, comm: Any = None) -> Weights:
+        """**Collective over** ``comm``. The tensors of all ranks, where each rank knows some.
+
+        ``comm`` is a communicator of MPI, by default all ranks, or a process group of PyTorch. Two
+        ranks may name the same tensor if they say the same of it.
+        """
+        from redist.refits.sources import gathered
+
+        return gathered(self, comm)
+
+    @classmethod
+    def from_json(cls, text: str) -> Weights:
+        """The weights that :meth:`to_json` wrote."""
+        from redist.refits.weights_json import weights_from_dict
+
+        return weights_from_dict(json.loads(text))
+
+    def to_json(self) -> str:
+        """Types, meshes and rules as JSON text; :meth:`from_json` reads it."""
+        from redist.refits.weights_json import weights_to_dict
+
+        return json.dumps(weights_to_dict(self), separators=(",", ":"))
 
     @classmethod
     def declare(
@@ -102,8 +159,7 @@ class Weights:
                 "cannot refit: both sides are declared by patterns alone, so no tensor has a name; "
                 "give one of them shapes="
             )
-        known = {part.name: (part.shape, t.dtype) for name, t in other._types.items()
-                 for part in other.names.parts_of(name, t.shape)}  # fmt: skip
+        known = other.named()
         made = self.names.stored_from({name: shape for name, (shape, _) in known.items()})
         shapes: dict[str, Any] = {}
         for name, shape in made.items():
@@ -111,11 +167,19 @@ class Weights:
             shapes[name] = (shape, known[part][1])
         return self._open.weights(shapes)
 
+    def named(self) -> dict[str, tuple[tuple[int, ...], DType]]:
+        """Shape and dtype of every named tensor."""
+        if self.recorded_by_rank is not None:
+            return {name: (one.tensors[name], one.stored[stored][1])
+                    for one in self.recorded_by_rank.values() for stored, name in one.by_tensor}  # fmt: skip
+        return {part.name: (part.shape, t.dtype) for name, t in self.types.items()
+                for part in self.names.parts_of(name, t.shape)}  # fmt: skip
+
     def with_names(self, names: Rules) -> Weights:
         """The same with rules, for weights that have none."""
         if names is None:
             return self
-        if self.names.rules:
+        if self.names.rules or self.recorded_by_rank is not None:
             raise ArgumentError(
                 "cannot use names=: the target has rules already; give each side its own, as in "
                 "redist.Weights(types, mesh, names=rules)"
@@ -141,6 +205,12 @@ class Weights:
                 text = texts[id(t)] = f"{t} on {t.mesh}"
             yield f"{name}: {text}"
         yield str(self.names)
+        recorded = self.recorded_by_rank or {}
+        boxes = {
+            key: json.dumps(one.to_dict())
+            for key, one in {id(o): o for o in recorded.values()}.items()
+        }
+        yield from (f"{rank}: {boxes[id(one)]}" for rank, one in recorded.items())
 
     def digest(self) -> str:
         """Text that is equal for equal weights, on every rank."""
@@ -150,6 +220,7 @@ class Weights:
         return (
             isinstance(other, Weights)
             and (self._open, self.names) == (other._open, other.names)
+            and self.recorded_by_rank == other.recorded_by_rank
             and self._types == other._types
         )
 
@@ -195,7 +266,7 @@ class Declared:
                 )
             number, _, values = match
             used.add(number)
-            shape, dtype = _shape_of(name, shapes[name])
+            shape, dtype = shape_of(name, shapes[name])
             found[name] = read.layout(name, layouts[number], values, shape, dtype)
         unused = [text for number, text in enumerate(self.types) if number not in used]
         unused = [text for text in unused if text != "*"]
@@ -285,7 +356,7 @@ def _settled(name: str, t: ArrayType) -> ArrayType:
     return t
 
 
-def _shape_of(name: str, given: Any) -> tuple[tuple[int, ...] | None, DType | None]:
+def shape_of(name: str, given: Any) -> tuple[tuple[int, ...] | None, DType | None]:
     """Shape and dtype from what users have: an array, an entry of a file, text, or numbers alone."""
     if isinstance(given, str):
         t = parse_type(given, Mesh())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from redist.pgas.tiles.tiled import tile_in
 from redist.runtime.ranks.world import Comm
 from redist.store.header import check_name
 from redist.store.pieces import Spans, shares_of
+from redist.text.nested import flattened
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +54,11 @@ class Given:
         return of_array(self.name, resolve_pending(self.array))
 
 
-def flattened(arrays: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and values of a dict, of dicts in it with a dot between names.
-
-    >>> [*flattened({"a": {"b": 1, "c": 2}, "d": 3})]
-    [('a.b', 1), ('a.c', 2), ('d', 3)]
-    """
-    if not isinstance(arrays, Mapping):
-        raise ArgumentTypeError(
-            f"cannot save {type(arrays).__name__}: need a dict of arrays by name, as in "
-            "redist.save(path, {'w': w})"
-        )
-    for key, value in arrays.items():
-        if not isinstance(key, (str, int)) or isinstance(key, bool):
-            raise ArgumentTypeError(f"cannot save an array under the name {key!r}: need text")
-        name = f"{before}{key}"
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{name}.")
-        else:
-            yield check_name(name), value
-
-
 def given_arrays(path: str, arrays: Any, comm: Comm | None) -> tuple[list[Given], Comm | None]:
     """**Local.** What shall be saved, in the order of names, and the communicator that its arrays have."""
     found: dict[str, Given] = {}
-    for name, value in flattened(arrays):
+    for name, value in flattened(arrays, "save"):
+        check_name(name)
         if name in found:
             raise ArgumentError(f"cannot save {path!r}: two arrays have the name {name!r}")
         one = given_array(path, name, value, comm)

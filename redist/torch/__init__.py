@@ -17,6 +17,7 @@ except ImportError as _problem:
     ) from _problem
 
 from redist.torch.layouts import mesh_of, placements_of, type_of
+from redist.torch.recorder import recorded
 from redist.torch.redistribute import plan_for, redistribute
 from redist.torch.run_plan import TorchPlan
 
@@ -29,6 +30,7 @@ __all__ = [
     "mesh_of",
     "placements_of",
     "plan_for",
+    "recorded",
     "redistribute",
     "to_global",
     "type_of",
