@@ -18,7 +18,10 @@ Layers that predict further tokens (MTP) have no rules here.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -268,3 +271,39 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Config], str]]] = {
     "mamba2": {"vllm": mamba2_vllm, "megatron": mamba2_megatron},
 }
 """Keys are ``model_type`` of ``config.json``, then the system that stores the weights."""
+
+
+def rules_for(config: Config | str | os.PathLike[str], system: str) -> str:
+    """**Local.** The rules of a model as a system stores it: ``"vllm"`` or ``"megatron"``.
+
+    ``config`` is a folder from Hugging Face, its ``config.json``, or what stands in it.
+
+    >>> llama = {"model_type": "llama", "num_attention_heads": 8, "vocab_size": 1000}
+    >>> print(rules_for(llama, "vllm").splitlines()[-2])
+    *.mlp.gate_up_proj.weight[f|f, :] = *.mlp.gate_proj.weight, *.mlp.up_proj.weight
+    """
+    if not isinstance(config, Mapping):
+        config = _read(Path(config))
+    family = config.get("model_type")
+    if family not in FAMILIES:
+        raise ArgumentError(
+            f"cannot make rules for model_type {family!r}: known are {', '.join(FAMILIES)}; write "
+            "rules by hand"
+        )
+    if system not in FAMILIES[family]:
+        raise ArgumentError(
+            f"cannot make rules for {system!r}: known are {', '.join(FAMILIES[family])}; what stores tensors "
+            "under the names of Hugging Face needs none"
+        )
+    return FAMILIES[family][system](config)
+
+
+def _read(path: Path) -> Config:
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise ArgumentError(f"cannot make rules from {str(file)!r}: {problem}") from None
+    if not isinstance(found, dict):
+        raise ArgumentError(f"cannot make rules from {str(file)!r}: it holds no dict")
+    return found

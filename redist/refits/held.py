@@ -133,11 +133,11 @@ class Held:
                         tile = tile_of_boxes(key)
                         alike[key] = self._number("tile", _key(tile), tile, self.tiles)
                     own.append((names, alike[key], base))
-            for names, number, base in known[id(one)]:
-                holders.setdefault(names, []).append((rank, number, base))
+            for names, tile_number, base in known[id(one)]:
+                holders.setdefault(names, []).append((rank, tile_number, base))
         shapes = tensors_of(by_rank.values())
-        for (stored, name), found in sorted(holders.items()):
-            ranks, pattern, bases = np.array(found, dtype=np.int64).T.copy()
+        for (stored, name), rows in sorted(holders.items()):
+            ranks, pattern, bases = np.array(rows, dtype=np.int64).T.copy()
             self.seats.append(Seat(
                 self._number("pattern", pattern.tobytes(), pattern, self.patterns),
                 self._number("ranks", ranks.tobytes(), ranks, self.ranks),

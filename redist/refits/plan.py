@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError
 from redist.layout.axes import Ints
 from redist.plan.topology import Topology
+from redist.refits.blocks import Paired, check_pairs
 from redist.refits.pairs import Pair, find_pairs
 from redist.refits.rounds import Turns, rounds_of
 from redist.refits.runs import Lister
@@ -241,7 +242,8 @@ def _add(totals: dict[int, int], ranks: Ints, n_bytes: Ints) -> None:
 
 def refit(
     source: Weights, target: Weights, *, names: Rules = None, limit_bytes: int | str | None = None,
-    cast: bool = False, topology: Topology | str | Path | None = None, folder: str | Path | None = None,
+    cast: bool = False, topology: Topology | str | Path | None = None, pair: Paired | None = None,
+    folder: str | Path | None = None,
 ) -> RefitPlan:  # fmt: skip
     """Plan how the target gets its weights from the source; pure: no MPI, no GPU, equal on every rank.
 
@@ -260,7 +262,8 @@ def refit(
     are made of. ``limit_bytes`` is what a rank sends and receives in one round at most, so that a buffer of
     this size is enough; None for one round. ``cast`` allows other dtypes at the target; the narrower one is
     sent. With a ``topology``, ranks of the same node are preferred as senders, and links that they share
-    are loaded evenly.
+    are loaded evenly. ``pair={"*.weight": ("*.weight_scale_inv", (128, 128))}`` says which stored tensors
+    are scales of blocks of others: unless every rank has the scales of exactly its blocks, it is an error.
 
     A plan is kept in ``folder`` under the digest of what was asked, and read from there the next time.
     """
@@ -272,6 +275,9 @@ def refit(
             )
     target = target.with_names(names)
     source, target = source.met(target), target.met(source)
+    if pair is not None:
+        check_pairs(source, pair, "source")
+        check_pairs(target, pair, "target")
     limit = limit_from(limit_bytes)
     if isinstance(topology, (str, Path)):
         topology = Topology.load(topology)

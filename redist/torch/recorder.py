@@ -63,7 +63,7 @@ def recorded(
     return recorder.found()
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Hears of every operation on tensors while a loader runs."""
 
     def __init__(self, parameters: Mapping[str, torch.Tensor]) -> None:

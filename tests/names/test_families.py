@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from redist.errors import ArgumentError
 from redist.names import Names, part_view
-from redist.names.families import FAMILIES
+from redist.names.families import FAMILIES, rules_for
 
 Array = NDArray[Any]
 Weights = dict[str, Array]
@@ -367,3 +370,23 @@ def test_configurations_that_do_not_do(config: dict[str, Any], reason: str) -> N
     for system in ("vllm", "megatron"):
         with pytest.raises(ArgumentError, match=f"cannot make rules: {reason}"):
             FAMILIES["llama"][system](config)
+
+
+def test_rules_for_a_folder(tmp_path: Path) -> None:
+    config = {"model_type": "qwen3", **CONFIG}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for given in (config, tmp_path, str(tmp_path / "config.json")):
+        assert rules_for(given, "vllm") == FAMILIES["qwen3"]["vllm"](config)
+    for given, system, words in (
+        ({"model_type": "gpt"}, "vllm", "model_type 'gpt': known are llama, "),
+        ({}, "vllm", "model_type None"),
+        (config, "trt", "'trt': known are vllm, megatron; what stores"),
+        (tmp_path / "none", "vllm", "No such file"),
+        (CONFIG, "vllm", "model_type None"),
+    ):
+        with pytest.raises(ArgumentError, match=re.escape(words)):
+            rules_for(given, system)
+    for text in ("[1]", "{"):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ArgumentError, match="cannot make rules from"):
+            rules_for(tmp_path, "vllm")
