@@ -23,7 +23,6 @@ import torch
 import torch.distributed as dist
 
 import redist
-import redist.torch
 
 State = dict[str, torch.Tensor]
 LAYERS = 2
@@ -84,8 +83,9 @@ def colocated(steps: int, width: int) -> redist.RefitPlan:
     rank, every = dist.get_rank(), list(range(dist.get_world_size()))
     trained, served = sides(width, every, every)
     plan = redist.refit(trained, served, limit_bytes="16MiB")
+    served = plan.target  # with the names that the other side's make
     policy, engine = zeros(trained, rank), zeros(served, rank)
-    with redist.torch.bind(plan, send=policy, receive=engine) as refit:
+    with plan.bind(policy, engine, transport="torch") as refit:
         for step in range(steps):
             fill(policy, trained, rank, lambda name, step=step: step + name.count("u"))
             refit.send(version=step)
@@ -98,8 +98,9 @@ def apart(steps: int, width: int) -> redist.RefitPlan:
     rank, half = dist.get_rank(), dist.get_world_size() // 2
     trained, served = sides(width, list(range(half)), list(range(half, 2 * half)))
     plan = redist.refit(trained, served, limit_bytes="16MiB")
+    served = plan.target  # with the names that the other side's make
     policy, engine = zeros(trained, rank), zeros(served, rank)
-    with redist.torch.bind(plan, send=policy or None, receive=engine or None) as refit:
+    with plan.bind(policy or None, engine or None, transport="torch") as refit:
         for step in range(steps):
             if policy:
                 fill(policy, trained, rank, lambda _, step=step: step)
@@ -115,13 +116,14 @@ def behind(steps: int, width: int) -> redist.RefitPlan:
     rank, half = dist.get_rank(), dist.get_world_size() // 2
     trained, served = sides(width, list(range(half)), list(range(half, 2 * half)))
     plan = redist.refit(trained, served, limit_bytes="16MiB")
+    served = plan.target  # with the names that the other side's make
     policy, engine = zeros(trained, rank), zeros(served, rank)
 
     def value(name: str, step: int) -> float:
         layer = int(name.split(".")[1])
         return max((s for s in range(step + 1) if s % LAYERS == layer), default=0)
 
-    with redist.torch.bind(plan, send=policy or None, receive=engine or None) as refit:
+    with plan.bind(policy or None, engine or None, transport="torch") as refit:
         for step in range(steps):
             if policy:
                 fill(policy, trained, rank, lambda name, step=step: value(name, step))

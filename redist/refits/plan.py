@@ -28,6 +28,7 @@ from redist.version import __version__
 if TYPE_CHECKING:
     from redist.check.refits import RefitCertificate
     from redist.check.verdict import Verdict
+    from redist.runtime.refit.bound import BoundRefit
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +202,30 @@ class RefitPlan:
         from redist.refits.serial import load_refit
 
         return load_refit(path)
+
+    def bind(
+        self, send: Mapping[str, Any] | None = None, receive: Mapping[str, Any] | None = None, *,
+        comm: Any = None, transport: str = "auto", **how: Any,
+    ) -> BoundRefit:  # fmt: skip
+        """**Collective over** ``comm``. Attach the plan to the tiles of this rank, to send and receive versions.
+
+        ``send`` and ``receive`` are dicts of arrays by the names of stored tensors, of NumPy, CuPy or PyTorch. A
+        rank that only sends, or only receives, leaves the other out. ``comm`` is a communicator of MPI, by
+        default all ranks, or a process group of PyTorch.
+
+        ``transport`` is ``"mpi"`` or ``"torch"``, for messages or mapped memory over the ranks of MPI or of a
+        process group; ``"ipc"`` for mapped memory alone; ``"auto"`` goes by ``comm``. Other arguments are those of
+        :func:`redist.runtime.refit.bind.bind`.
+        """
+        on_torch = transport == "torch" or type(comm).__module__.partition(".")[0] == "torch"
+        way = transport if transport not in ("mpi", "torch") else "auto"
+        if on_torch:
+            from redist.torch.refit import bind as bind_torch
+
+            return bind_torch(self, send, receive, group=comm, transport=way, **how)
+        from redist.runtime.refit.bind import bind
+
+        return bind(self, send, receive, comm=comm, transport=way, **how)
 
     def svg(self, path: str | Path | None = None) -> str:
         """The refit as a picture: who sends to whom, loads of ranks, rounds; written to ``path`` if given."""
