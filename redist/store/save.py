@@ -36,7 +36,7 @@ from redist.runtime.files.new_file import NewFile, new_files
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of
 from redist.store.carry import SHORT_BYTES, file_run, write_part
-from redist.store.casts import check_cast
+from redist.layout.casts import check_cast
 from redist.store.given import Given, given_arrays, of_array
 from redist.store.header import BLOCK_BYTES, Entry, NewHeader, split
 from redist.store.pieces import Spans, pieces_of, shares_of

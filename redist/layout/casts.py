@@ -1,7 +1,7 @@
-"""Elements of one dtype as another, for files that hold fewer bits than memory, or more.
+"""Elements of one dtype as another: files and other ranks may hold fewer bits than memory, or more.
 
 bf16 is made and read by its bits: the upper half of an f32, rounded to nearest, ties to even. Other floats
-that NumPy does not know need the package ml_dtypes.
+that NumPy does not know need the package ml_dtypes. Arrays of CuPy are cast as NumPy's are, but for those.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def cast(values: Values, source: DType, target: DType) -> Values:
         if target.extended_name is None:
             return plain.astype(target.to_numpy())
         if target.name == "bf16":
-            return _bf16(plain.astype(np.float32))
+            return _bf16(plain.astype(np.float32, copy=False))
         return plain.astype(_ml_dtype(target)).view(target.to_numpy())
 
 
@@ -66,12 +66,18 @@ def _to_plain(values: Values, source: DType) -> Values:
 
 
 def _bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    odd = (bits >> np.uint32(16)) & np.uint32(1)
-    rounded = ((bits + (odd + np.uint32(0x7FFF))) >> np.uint32(16)).astype(np.uint16)
+    bits = (values if values.flags.c_contiguous else values.copy()).view(np.uint32)
+    rounded = bits >> np.uint32(16)
+    rounded &= np.uint32(1)
+    rounded += np.uint32(0x7FFF)
+    rounded += bits
+    rounded >>= np.uint32(16)
+    found: NDArray[np.uint16] = rounded.astype(np.uint16)
     is_nan = np.isnan(values)
+    if not is_nan.any():
+        return found
     quiet = ((bits >> np.uint32(16)) | np.uint32(0x40)).astype(np.uint16)
-    return np.where(is_nan, quiet, rounded)
+    return np.where(is_nan, quiet, found)
 
 
 def _ml_dtype(dtype: DType) -> Any:
