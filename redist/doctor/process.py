@@ -205,7 +205,7 @@ def _pin() -> str:
 def _export() -> str:
     import cupy
 
-    from redist.runtime.cuda.transports.ipc import place_of
+    from redist.runtime.cuda.transports.opened_memory import place_of
 
     place_of(int(cupy.zeros(8, np.uint8).data.ptr))
     return "a handle was made; ranks try out among themselves whether it opens"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from redist.runtime.cuda.transports import ipc as cuda_peers
+from redist.runtime.cuda.transports import opened_memory
 from tests.fakes import nccl_doubles as doubles
 from tests.fakes import pretended_cupy as pretend
 from tests.programs.gpu import carrying
@@ -46,7 +47,7 @@ def install() -> None:
     runtime.ipcCloseMemHandle = lambda address: None
     runtime.ipcOpenEventHandle = lambda handle: 0
     replaced: list[tuple[Any, str, Any]] = [
-        (cuda_peers, "place_of", place_of),
+        (opened_memory, "place_of", place_of),
         (cuda_peers, "can_open", lambda world: []),
         (cuda_peers, carrying.CHOOSE, carrying.choosing("pinned", nccl, [])),
     ]

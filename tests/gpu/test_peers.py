@@ -12,14 +12,14 @@ from mpi4py import MPI
 
 from redist.errors import RequestError
 from redist.runtime.cuda.transports import ipc as cuda_peers
+from redist.runtime.cuda.transports import opened_memory
 from redist.runtime.cuda.transports.ipc import (
     NoPeers,
-    OpenedMemory,
     PeerEvent,
     Peers,
     can_open,
-    check_shareable,
 )
+from redist.runtime.cuda.transports.opened_memory import OpenedMemory, check_shareable
 from redist.runtime.ranks.world import world_of
 from tests.programs.gpu.jobs import must_succeed, needs_linux, needs_mpi
 from tests.programs.launch import one_worker
@@ -112,7 +112,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Runtime:
     full = SimpleNamespace(data=SimpleNamespace(ptr=64))
     cupy: Any = SimpleNamespace(cuda=cuda, full=lambda *given: full)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(cuda_peers, "place_of", lambda address: place(0))
+    monkeypatch.setattr(opened_memory, "place_of", lambda address: place(0))
     return found
 
 
@@ -226,7 +226,7 @@ def test_memory_that_cannot_be_shared_is_an_error(monkeypatch: pytest.MonkeyPatc
     def refuse(address: int) -> OpenedMemory:
         raise RuntimeError("invalid argument")
 
-    monkeypatch.setattr(cuda_peers, "place_of", refuse)
+    monkeypatch.setattr(opened_memory, "place_of", refuse)
     array = SimpleNamespace(data=SimpleNamespace(ptr=64))
     said = (
         r"^cannot share the source tile with other ranks: its memory cannot be opened by CUDA IPC "

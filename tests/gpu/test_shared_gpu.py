@@ -10,7 +10,7 @@ import pytest
 
 from redist.errors import RequestError
 from redist.runtime.cuda.transports import shared_gpu
-from redist.runtime.cuda.transports.ipc import WORDS, OpenedMemory
+from redist.runtime.cuda.transports.opened_memory import WORDS, OpenedMemory
 from redist.runtime.cuda.transports.shared_gpu import Descriptions
 from redist.runtime.ranks.control_page import DESCRIPTION
 from redist.runtime.schedule.compiler import TileAt

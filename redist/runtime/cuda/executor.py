@@ -13,7 +13,8 @@ from redist.plan.topology import Topology
 from redist.runtime.cuda.arguments import give_up
 from redist.runtime.cuda.arrays import empty_on_device, overlap
 from redist.runtime.cuda.stage import CudaStage
-from redist.runtime.cuda.transports.ipc import NoPeers, check_shareable, peers_of
+from redist.runtime.cuda.transports.ipc import NoPeers, peers_of
+from redist.runtime.cuda.transports.opened_memory import check_shareable
 from redist.runtime.host.executor import CallRecord, Executor, HostExecutor, Tiles
 from redist.runtime.host.stage import StageRecord
 from redist.runtime.ranks.meeting import Disagreement, Met

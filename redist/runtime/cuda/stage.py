@@ -19,7 +19,8 @@ from redist.runtime.cuda.arrays import current_stream, device_address, fill_with
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.all_gather import pack_once, room_for
 from redist.runtime.cuda.transports.carriers import StagingLease
-from redist.runtime.cuda.transports.ipc import WORDS, NoPeers, OpenedMemory, PeerEvent
+from redist.runtime.cuda.transports.ipc import NoPeers, PeerEvent
+from redist.runtime.cuda.transports.opened_memory import WORDS, OpenedMemory
 from redist.runtime.cuda.transports.shared_gpu import (
     Described,
     Descriptions,

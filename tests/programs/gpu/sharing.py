@@ -21,8 +21,9 @@ import numpy as np
 from mpi4py import MPI
 
 from redist.runtime.cuda.transports import ipc as cuda_peers
+from redist.runtime.cuda.transports import opened_memory
 from redist.runtime.cuda.transports import shared_gpu as cuda_sharing
-from redist.runtime.cuda.transports.ipc import OpenedMemory
+from redist.runtime.cuda.transports.opened_memory import OpenedMemory
 from tests.fakes import pretended_cupy as pretend
 from tests.programs.gpu import fuzz
 from tests.programs.together import all_well, main
@@ -111,7 +112,7 @@ def program() -> int:
         run(self, *given)
 
     with (
-        patch.object(cuda_peers, "place_of", place_of),
+        patch.object(opened_memory, "place_of", place_of),
         patch.object(cuda_peers, "can_open", lambda world: []),
         patch.object(cuda_sharing.GpuMates, "run", counted),
     ):

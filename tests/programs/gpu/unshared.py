@@ -11,8 +11,8 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
-from redist.runtime.cuda.transports import ipc as cuda_peers
-from redist.runtime.cuda.transports.ipc import OpenedMemory
+from redist.runtime.cuda.transports import opened_memory
+from redist.runtime.cuda.transports.opened_memory import OpenedMemory
 from tests.fakes import counted_gpu as lent
 from tests.programs.gpu import sharing
 from tests.programs.together import main
@@ -57,7 +57,7 @@ def program() -> int:
     parser.add_argument("--what", choices=("source", "target", "donated"), default="source")
     what = parser.parse_args().what
     lent.install()
-    cuda_peers.place_of = place_of
+    opened_memory.place_of = place_of
     import cupy
 
     comm = MPI.COMM_WORLD

@@ -6,10 +6,8 @@ GPUs of a node are joined so where all its ranks can; a carrier joins those of d
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -17,90 +15,21 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redist.errors import RequestError
-from redist.runtime.cuda.arrays import device_address
-from redist.runtime.cuda.kernels.launch import driver, raise_if_refused
+from redist.runtime.cuda.transports import opened_memory
 from redist.runtime.cuda.transports.carrier_choice import choose, own_gpu
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
+from redist.runtime.cuda.transports.opened_memory import (
+    LAZY_PEER_ACCESS,
+    MOST_OPENED,
+    OpenedMemory,
+)
 from redist.runtime.ranks.world import World, world_of
-from redist.text.latest import Latest
 
-MOST_OPENED = 1024
-_BUFFER_ID = 7
-"""CU_POINTER_ATTRIBUTE_BUFFER_ID of the driver."""
-_LAZY_PEER_ACCESS = 1
-"""cudaIpcMemLazyEnablePeerAccess of the runtime."""
 _DEVICE_TO_HOST = 2
 """cudaMemcpyDeviceToHost of the runtime."""
 _ALREADY_MAPPED = 208
 """cudaErrorAlreadyMapped of the runtime: a neighbour gave memory back and got other memory there."""
 _PROBE = 0x7265646973740000
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedMemory:
-    """Where device memory lies: in which allocation, and how far from its start.
-
-    ``number`` is the driver's own of the allocation: addresses come back, numbers do not.
-    """
-
-    handle: bytes
-    number: int
-    offset: int
-
-    @property
-    def words(self) -> list[int]:
-        """As integers, for the control page."""
-        return [self.number, self.offset, *np.frombuffer(self.handle, np.int64).tolist()]
-
-    @staticmethod
-    def read(words: NDArray[np.int64]) -> OpenedMemory:
-        """From the control page."""
-        return OpenedMemory(words[2:10].tobytes(), int(words[0]), int(words[1]))
-
-
-WORDS = 10
-"""Integers of a place."""
-
-
-def place_of(address: int) -> OpenedMemory:
-    """The place of an address; an error if its memory cannot be shared."""
-    number = ctypes.c_uint64()
-    status = driver().cuPointerGetAttribute(
-        ctypes.byref(number), _BUFFER_ID, ctypes.c_uint64(address)
-    )
-    raise_if_refused(status, "number an allocation")
-    key = number.value, address
-    if key not in _PLACES:
-        handle, base = _allocation(address)
-        _PLACES[key] = OpenedMemory(handle, number.value, address - base)
-    return _PLACES[key]
-
-
-_PLACES: Latest[tuple[int, int], OpenedMemory] = Latest(MOST_OPENED)
-"""Places of this process, by the driver's numbers of their allocations and their addresses."""
-
-
-def _allocation(address: int) -> tuple[bytes, int]:
-    from cupy.cuda import runtime
-
-    base, size = ctypes.c_uint64(), ctypes.c_size_t()
-    status = driver().cuMemGetAddressRange_v2(
-        ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address)
-    )
-    raise_if_refused(status, "find an allocation")
-    return bytes(runtime.ipcGetMemHandle(base.value)), base.value
-
-
-def check_shareable(array: Any, what: str) -> OpenedMemory:
-    """The place of an array's memory; if ranks cannot share it, an error that says what to do."""
-    try:
-        return place_of(device_address(array))
-    except Exception as error:
-        raise RequestError(
-            f"cannot share the {what} with other ranks: its memory cannot be opened by CUDA IPC "
-            f"({error}); copy it into an array of CuPy's pool"
-        ) from None
 
 
 class PeerEvent(IntEnum):
@@ -203,14 +132,14 @@ class Peers(NoPeers):
     def _open(self, rank: int, handle: bytes) -> int:
         """Open a neighbour's memory; if it lies where memory lay that is gone, close that first."""
         try:
-            return int(self._runtime.ipcOpenMemHandle(handle, _LAZY_PEER_ACCESS))
+            return int(self._runtime.ipcOpenMemHandle(handle, LAZY_PEER_ACCESS))
         except self._runtime.CUDARuntimeError as error:
             if error.status != _ALREADY_MAPPED:
                 raise
         self._wait()
         for key in [key for key in self._opened.keys() - self._used if key[0] == rank]:
             self._close(self._opened.pop(key)[1])
-        return int(self._runtime.ipcOpenMemHandle(handle, _LAZY_PEER_ACCESS))
+        return int(self._runtime.ipcOpenMemHandle(handle, LAZY_PEER_ACCESS))
 
     def _close(self, address: int) -> None:
         self.n_closed += 1
@@ -286,7 +215,7 @@ def can_open(world: World) -> list[str]:
         mine = cupy.full(1, _PROBE + world.rank, np.int64)
         cupy.cuda.get_current_stream().synchronize()
         event = _event()
-        said: Any = place_of(int(mine.data.ptr)), runtime.ipcGetEventHandle(event.ptr)
+        said: Any = opened_memory.place_of(int(mine.data.ptr)), runtime.ipcGetEventHandle(event.ptr)
     except Exception as error:
         said, problem = None, f"rank {world.rank}: {error}"
     told = world.gather_on_node(said)
@@ -308,7 +237,7 @@ def _read(rank: int, place: OpenedMemory) -> str:
 
     runtime: Any = cupy.cuda.runtime
     got: NDArray[np.int64] = np.zeros(1, np.int64)
-    there = int(runtime.ipcOpenMemHandle(place.handle, _LAZY_PEER_ACCESS))
+    there = int(runtime.ipcOpenMemHandle(place.handle, LAZY_PEER_ACCESS))
     try:
         runtime.memcpy(got.ctypes.data, there + place.offset, got.nbytes, _DEVICE_TO_HOST)
     finally:

@@ -17,7 +17,7 @@ import numpy as np
 from redist.runtime.copies.kernels import NOT_YET
 from redist.runtime.cuda.kernels.launch import Start
 from redist.runtime.cuda.kernels.rounds import CudaRound
-from redist.runtime.cuda.transports.ipc import WORDS, OpenedMemory, check_shareable
+from redist.runtime.cuda.transports.opened_memory import WORDS, OpenedMemory, check_shareable
 from redist.runtime.ranks.control_page import DESCRIPTION
 from redist.runtime.ranks.meeting import SLICE_NS
 from redist.runtime.ranks.world import World
