@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from redist.layout.casts import cast
 from redist.layout.dtype import DType
 from redist.names.part import Part
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.files.kernels import CHECK, READ, Checked, carry_runs, runs_of
 from redist.runtime.files.new_file import NewFile
-from redist.layout.casts import cast
 from redist.store.header import Entry
 from redist.store.pieces import Spans, pieces_of
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from redist.errors import ArgumentError, ArgumentTypeError, ReadError, RedistError
 from redist.layout.array_type import ArrayType
+from redist.layout.casts import check_cast
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
 from redist.names import Names
@@ -40,7 +41,6 @@ from redist.pgas.tiles.tiled import tile_in
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of
 from redist.store.carry import file_run, read_part
-from redist.layout.casts import check_cast
 from redist.store.header import Entry
 from redist.store.pieces import pieces_of, shares_of
 from redist.store.save import RulesLike, agreed, casts_of, finished, rows_type, save_limit

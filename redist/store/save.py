@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, RedistError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import whole as whole_axis
+from redist.layout.casts import check_cast
 from redist.layout.dtype import DType
 from redist.names import Names
 from redist.names.part import Part, whole
@@ -36,7 +37,6 @@ from redist.runtime.files.new_file import NewFile, new_files
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of
 from redist.store.carry import SHORT_BYTES, file_run, write_part
-from redist.layout.casts import check_cast
 from redist.store.given import Given, given_arrays, of_array
 from redist.store.header import BLOCK_BYTES, Entry, NewHeader, split
 from redist.store.pieces import Spans, pieces_of, shares_of

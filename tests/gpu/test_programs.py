@@ -68,6 +68,8 @@ ON_LINUX = [
     job(2, "memory", "--pretend", "--only", "donated"),
     job(4, "memory", "--pretend", "--only", "donated", slow=SEVERAL),
     job(4, "donating", "--pretend"),
+    job(3, "refitting", "--pretend", "--n", str(sample(12, of=200))),
+    job(4, "refitting", "--pretend", "--n", "60", slow=SEVERAL),
     job(2, "mistakes", "--pretend", "ipc"),
     job(2, "mistakes", "--pretend", "apart"),
     job(3, "mistakes", "--pretend", "ipc", slow=SEVERAL),

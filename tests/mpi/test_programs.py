@@ -37,6 +37,7 @@ RANDOM: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] = [
 Nine cases are each way to move once, a quarter of them with several arrays at once.
 """
 
+REFITS = Run("mpi.refits", ("--n", str(sample(6, of=200))))
 REPEATED = [(4, ()), (8, ()), (6, ("--node-size", "3"))]
 """Transfers called again and again, in any order: ranks and arguments."""
 
@@ -62,6 +63,7 @@ OPEN_MPI = [
     Run("mpi.faults", slow=SEVERAL),
     Run("mpi.failures", ("raise",), slow=SEVERAL),
     Run("mpi.larger", slow=SEVERAL),
+    Run("mpi.refits", slow=SEVERAL),
 ]
 """The same with another MPI library, briefly."""
 
@@ -92,8 +94,8 @@ def jobs() -> Iterator[Job]:
         n, quick = str(sample(12, of=300)), ranks == 4
         jobs[ranks, ()].append(Run("mpi.texts", ("--n", n), "" if quick else SEVERAL))
     jobs[3, ()] += [Run("mpi.repeating", slow=SEVERAL), Run("mpi.larger", slow=SEVERAL)]
-    jobs[2, ()].append(Run("mpi.larger"))
-    jobs[4, ()] += [Run("mpi.repeating"), *WRONG]
+    jobs[2, ()] += [Run("mpi.larger"), REFITS]
+    jobs[4, ()] += [Run("mpi.repeating"), *WRONG, REFITS]
     for (ranks, variables), runs in jobs.items():
         yield Job(ranks, tuple(runs), variables)
     yield Job(4, tuple(LATE))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Protocol
 
 from mpi4py import MPI
 
@@ -17,7 +17,7 @@ from redist.runtime.copies.strided import Strided
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import Incomplete, abandon, are_complete
 from redist.runtime.ranks.world import World
-from redist.runtime.schedule.compiler import Message, Round
+from redist.runtime.schedule.compiler import Message
 from redist.text.units import ceil_div
 
 # Messages as MPI sees them: plain bytes, or strided bytes by derived datatypes.
@@ -100,6 +100,29 @@ def _part(message: Message, lo: int, hi: int) -> Message:
     return replace(message, offset=message.offset + lo, n_bytes=hi - lo, forms=tuple(forms))
 
 
+class Packing(Protocol):
+    """What copies data into the messages of a round."""
+
+    def run(self, bases: Addresses) -> None:
+        """**Local.** Copy, to the end."""
+
+
+class RoundOfMessages(Protocol):
+    """As much of a round as passes by messages."""
+
+    @property
+    def pack(self) -> Packing:
+        """Runs before anything is sent."""
+
+    @property
+    def sends(self) -> Sequence[Message]:
+        """What goes to others."""
+
+    @property
+    def receives(self) -> Sequence[Message]:
+        """What comes from others."""
+
+
 class MessageRounds:
     """The rounds of which messages are under way; a context that leaves none behind.
 
@@ -123,7 +146,7 @@ class MessageRounds:
             with contextlib.suppress(MPI.Exception):
                 abandon(receives, self._open, self._held)
 
-    def post(self, number: int, round_: Round, table: Addresses) -> None:
+    def post(self, number: int, round_: RoundOfMessages, table: Addresses) -> None:
         """Let receives wait for their messages, pack what is sent, and send it in turn."""
         if not (round_.receives or round_.sends):
             return

@@ -16,10 +16,10 @@ from mpi4py import MPI
 
 import redist
 from redist import ArrayType, Mesh, pgas
+from redist.layout.casts import cast
 from redist.layout.dtype import DType
 from redist.pgas.tiles.tiled import tile_in
 from redist.store import load as loading
-from redist.layout.casts import cast
 from tests.programs.together import main, run_named
 
 COMM = MPI.COMM_WORLD

@@ -23,7 +23,7 @@ def join() -> None:
     logging.disable(logging.WARNING)  # it warns of each fallback on each rank
     torch.set_num_threads(1)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if BACKEND == "nccl":
+    if "nccl" in BACKEND:
         os.environ.update(host_of(rank))
         torch.cuda.set_device(0)
     store = dist.FileStore(os.environ["STORE"], size)

@@ -1,0 +1,69 @@
+"""Bound refits on ranks that are threads: random plans, versions, what has changed, failures."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from redist.runtime.refit import program
+from redist.runtime.refit.bound import BoundRefit, Options
+from tests.fakes.refit_ranks import ThreadRanks, on_ranks
+from tests.problems.small_refits import SmallRefit, random_refit
+from tests.tiers import sample
+
+COMMITS = ("copy", "swap", "in place")
+
+
+def bound(plan: SmallRefit, ranks: ThreadRanks, **options: Any) -> tuple[BoundRefit, Any, Any]:
+    """A rank's plan, bound to its tiles; they come back, too."""
+    given, got = plan.sending(ranks.rank, 1), plan.receiving(ranks.rank)
+    return BoundRefit(plan, ranks, given, got, Options(**options)), given, got
+
+
+def put(tiles: Any, others: Any) -> None:
+    for name, values in others.items():
+        tiles[name][...] = values
+
+
+def go(refit: BoundRefit, given: Any, *args: Any, **options: Any) -> Any:
+    return refit.send(*args, **options) if given else refit.receive()
+
+
+def same(have: Any, want: Any) -> bool:
+    return set(have) == set(want) and all(np.array_equal(have[name], want[name]) for name in want)
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+@pytest.mark.parametrize("shares", [True, False])
+@pytest.mark.parametrize("seed", range(sample(12, of=200)))
+def test_random_refits(
+    seed: int, shares: bool, commit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = Random(seed)
+    monkeypatch.setattr(program, "DIRECT_BYTES", rng.choice([1, 16, 2**20]))
+    plan = random_refit(rng, rng.randrange(1, 6))
+    changed = sorted(
+        rng.sample(sorted(plan.source_tensors), rng.randrange(len(plan.source_tensors) + 1))
+    )
+
+    def work(ranks: ThreadRanks) -> str:
+        refit, given, got = bound(plan, ranks, commit=commit)
+        assert refit.transport == ("ipc" if shares else "messages")
+        assert go(refit, given, 1) == 1 == refit.version
+        if not same(refit.tiles, plan.wanted(ranks.rank, 1)):
+            return "version 1 differs"
+        put(given, plan.sending(ranks.rank, 2))
+        go(refit, given, 2, changed=changed)
+        if not same(refit.tiles, plan.wanted(ranks.rank, 2, changed, before=1)):
+            return f"version 2 differs, {changed} changed"
+        go(refit, given, 3)
+        want = plan.wanted(ranks.rank, 2)
+        if commit != "swap" and not same(got, want):
+            return "the tiles that were given are not those that serve"
+        refit.close()
+        return "" if same(refit.tiles, want) and refit.version == 3 else "version 3 differs"
+
+    assert set(on_ranks(plan.n_ranks, shares, work)) == {""}
