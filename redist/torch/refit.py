@@ -22,7 +22,7 @@ from redist.runtime.copies.addresses import Addresses, array_at
 from redist.runtime.ranks.long_wait import TIMEOUT_S, check_timeout
 from redist.runtime.refit.arrival import COPY
 from redist.runtime.refit.bound import BoundRefit, Options, Tiles
-from redist.runtime.refit.mover import AUTO, RefitPlan
+from redist.runtime.refit.mover import AUTO, PlanOfRuns
 from redist.runtime.refit.near import GPU
 from redist.runtime.refit.program import RefitRound
 from redist.runtime.refit.said import Version
@@ -35,7 +35,7 @@ LOOK_S = 0.02
 
 
 def bind(
-    plan: RefitPlan,
+    plan: PlanOfRuns,
     send: Tiles | None = None,
     receive: Tiles | None = None,
     *,

@@ -16,14 +16,14 @@ from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, World, comm_or_world, world_of
 from redist.runtime.refit.arrival import COPY
 from redist.runtime.refit.bound import BoundRefit, Options, Tiles
-from redist.runtime.refit.mover import AUTO, RefitPlan
+from redist.runtime.refit.mover import AUTO, PlanOfRuns
 from redist.runtime.refit.program import RefitRound
 from redist.runtime.refit.said import Version
 from redist.runtime.shm.segments import can_share
 
 
 def bind(
-    plan: RefitPlan,
+    plan: PlanOfRuns,
     send: Tiles | None = None,
     receive: Tiles | None = None,
     *,

@@ -11,7 +11,7 @@ from typing import Any
 
 from redist.errors import ArgumentError, PeerError, RedistError, RequestError, TransferError
 from redist.runtime.refit.arrival import COPY, Handover
-from redist.runtime.refit.mover import AUTO, Mover, RefitPlan
+from redist.runtime.refit.mover import AUTO, Mover, PlanOfRuns
 from redist.runtime.refit.ranks import RefitRanks
 from redist.runtime.refit.said import Bits, Said, Version, agreed, bits_of, check_bindings
 from redist.text.units import count_of
@@ -68,7 +68,7 @@ class BoundRefit:
 
     def __init__(
         self,
-        plan: RefitPlan,
+        plan: PlanOfRuns,
         ranks: RefitRanks,
         send: Tiles | None,
         receive: Tiles | None,

@@ -33,8 +33,8 @@ class StoredTensors(Protocol):
         """The types of stored tensors, by name."""
 
 
-class RefitPlan(Protocol):
-    """What is needed of a plan."""
+class PlanOfRuns(Protocol):
+    """As much of a :class:`redist.RefitPlan` as is carried out."""
 
     @property
     def source(self) -> StoredTensors:
@@ -59,7 +59,7 @@ class RefitPlan(Protocol):
 class Mover:
     """A plan, the tiles of this rank, and the ways of bytes to and from others."""
 
-    def __init__(self, plan: RefitPlan, ranks: RefitRanks) -> None:
+    def __init__(self, plan: PlanOfRuns, ranks: RefitRanks) -> None:
         self.plan, self.ranks = plan, ranks
         self.source = Side(plan.source.types, "source tile")
         self.target = Side(plan.target.types, "target tile")

@@ -11,7 +11,9 @@ import pytest
 from redist.runtime.refit import program
 from redist.runtime.refit.bound import BoundRefit, Options
 from tests.fakes.refit_ranks import ThreadRanks, on_ranks
+from tests.problems import refits
 from tests.problems.small_refits import SmallRefit, random_refit
+from tests.refits.test_random import plan_of
 from tests.tiers import sample
 
 COMMITS = ("copy", "swap", "in place")
@@ -21,6 +23,37 @@ def bound(plan: SmallRefit, ranks: ThreadRanks, **options: Any) -> tuple[BoundRe
     """A rank's plan, bound to its tiles; they come back, too."""
     given, got = plan.sending(ranks.rank, 1), plan.receiving(ranks.rank)
     return BoundRefit(plan, ranks, given, got, Options(**options)), given, got
+
+
+@pytest.mark.parametrize("shares", [True, False])
+@pytest.mark.parametrize("seed", range(sample(6, of=400)))
+def test_planned_refits(seed: int, shares: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of :func:`redist.refit` between literal tiles: fused, padded, transposed, stacked ones."""
+    rng = Random(seed)
+    monkeypatch.setattr(program, "DIRECT_BYTES", rng.choice([1, 16, 2**20]))
+    problem = refits.random_refit(seed, n_weights=12)
+    plan = plan_of(problem)
+    commit = rng.choice(COMMITS)
+
+    def of(rank: int, tiles: Any, version: int) -> Any:
+        """Elements count up with versions, where there is no padding."""
+        own = {name: tile for (owner, name), tile in tiles.items() if owner == rank}
+        return {name: np.asarray(tile + (tile != refits.PADDING) * tile.dtype.type(version))
+                for name, tile in own.items()}  # fmt: skip
+
+    def work(ranks: ThreadRanks) -> str:
+        source, target = problem.source.tiles, problem.target.tiles
+        given = of(ranks.rank, source, 0)
+        got = {name: np.zeros_like(tile) for name, tile in of(ranks.rank, target, 0).items()}
+        refit = BoundRefit(plan, ranks, given, got, Options(commit=commit))
+        for version in (1, 2):
+            put(given, of(ranks.rank, source, version))
+            go(refit, given, version)
+            if not same(refit.tiles, of(ranks.rank, target, version)):
+                return f"version {version} differs, {commit}"
+        return ""
+
+    assert set(on_ranks(max(plan.ranks) + 1, shares, work)) == {""}
 
 
 def put(tiles: Any, others: Any) -> None:
