@@ -125,6 +125,8 @@ def test_recorded_weights_are_weights() -> None:
                 mine, other = (p.runs(rank, sends=sends) for p in (a, b))
                 assert np.array_equal(np.sort(mine), np.sort(other))
     assert plans[0].digest != plans[1].digest
+    assert plans[0].check().is_right and plans[0].certificate.verdict == "proved"
+    assert redist.RefitPlan.from_json(plans[0].to_json()) == plans[0]
 
 
 def test_a_declared_side_may_meet_a_recorded_one() -> None:

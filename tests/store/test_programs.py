@@ -30,10 +30,13 @@ def jobs() -> Iterator[Job]:
         quick = ranks == 3
         trips = Run("store.round_trips", ("--n", n, "--seed", str(ranks)), "" if quick else SEVERAL)
         named = Run("store.named", slow="" if ranks == 4 else SEVERAL)
+        weights = Run("store.weights", slow="" if ranks in (2, 4) else SEVERAL)
         expected = Run("store.expected", slow="" if ranks == 4 else SEVERAL)
         failures = Run("store.failures", ("--quick",))
         memory = Run("store.memory", slow=SEVERAL)
-        yield Job(ranks, (trips, named, expected, memory, *([failures] if ranks == 2 else [])))
+        yield Job(
+            ranks, (trips, named, weights, expected, memory, *([failures] if ranks == 2 else []))
+        )
     for ranks in (1, 2, 3):
         yield Job(ranks, (Run("store.failures", slow=SEVERAL),))
     yield Job(2, (Run("store.round_trips", ("--n", "8"), SEVERAL),), ("REDIST_PURE",))

@@ -242,9 +242,13 @@ def _scales(p: Any, w: Any) -> None:
 def test_what_is_more_than_a_copy(put: Callable[[Any, Any], None], why: str) -> None:
     import torch
 
+    def load(weights: Loaded) -> None:
+        for _, w in weights:
+            put(p, w)
+
     p = torch.zeros(4, 4)
     with pytest.raises(ConversionError, match=why):
-        redist.torch.recorded(lambda ws: [put(p, w) for _, w in ws], {"l.w": "f32[4, 4]"}, {"p": p})
+        redist.torch.recorded(load, {"l.w": "f32[4, 4]"}, {"p": p})
 
 
 def test_casts_and_parameters_in_other_orders() -> None:
