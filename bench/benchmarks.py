@@ -42,6 +42,7 @@ BENCHMARKS = {
     "torch": Benchmark("bench.pytorch.race", ("summary", "moves", "refit"), 6, ("torch",)),
     "lowered": Benchmark("bench.xla.lowered", ("summary", "losses"), 7, ("jax",)),
     "examples": Benchmark("bench.examples.race", minutes=3),
+    "refit planning": Benchmark("bench.refits.planning", ("planning", "files"), 4),
     "segments": Benchmark("bench.examples.segments", ("moves",), 1),
     "store": Benchmark("bench.examples.store", ("checkpoints",), 3),
     "programs": Benchmark("bench.programs.race", ("here", "counted", "overlap", "reads"), 2),
