@@ -53,12 +53,13 @@ class Ranks:
     ) -> None:
         everyone = tuple(dist.get_process_group_ranks(group))
         self.group, self.names = group, everyone if names is None else names
-        if dist.get_rank() not in self.names:
+        own = everyone[group.rank()]
+        if own not in self.names:
             raise RequestError(
-                f"cannot move between ranks {list(self.names)} from rank {dist.get_rank()}: it is none of "
+                f"cannot move between ranks {list(self.names)} from rank {own}: it is none of "
                 "them; call it on these only"
             )
-        self.rank, self.size = self.names.index(dist.get_rank()), len(self.names)
+        self.rank, self.size = self.names.index(own), len(self.names)
         self.node = Node(self.rank, (self.rank,), tuple(range(self.size)), {}, None)
         self.one_node = self.size == 1
         self.are_all = self.names == everyone
