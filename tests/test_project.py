@@ -49,7 +49,11 @@ LAYERS = (
 )
 """Lowest first; units of one layer do not import each other. ``redist`` is the package's facade."""
 
-FACADES = {("plan.plan", unit) for unit in ("draw", "lower", "jax", "torch")}
+FACADES = {
+    *(("plan.plan", unit) for unit in ("draw", "lower", "jax", "torch")),
+    *(("refits.plan", unit) for unit in ("runtime", "torch")),
+    *(("refits.sources", unit) for unit in ("runtime", "jax", "torch")),
+}
 """Methods that hand an object on to a layer above: ``plan.svg()`` draws, ``plan.to_torch()`` runs."""
 
 RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer.split()}
