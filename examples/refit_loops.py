@@ -1,13 +1,13 @@
 """Reinforcement learning in three shapes: the policy is trained under FSDP and served by tensor parallelism.
 
-=============  ==================================================  ===============================================
-loop           who trains and who serves                           the shape of
-=============  ==================================================  ===============================================
-colocated      all ranks do both, in turn                          verl's hybrid engine
-apart          half of the ranks train, half serve, in step        slime
-behind         the same; rollouts are one step behind, and only    NeMo-RL's asynchronous loop
-               the layer that was trained is sent
-=============  ==================================================  ===============================================
+==========  =====================================================  ====================
+loop        who trains and who serves                              in the shape of
+==========  =====================================================  ====================
+colocated   all ranks do both, in turn                             verl's hybrid engine
+apart       half of the ranks train, half serve, in step           slime
+behind      the same; rollouts are one step behind, and only the   NeMo-RL's
+            layer that was trained is sent                         asynchronous loop
+==========  =====================================================  ====================
 
 The plan is made once, on every rank alike, and bound to tensors. Then each refit is one call. Needs PyTorch::
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -25,6 +26,8 @@ import torch.distributed as dist
 import redist
 
 State = dict[str, torch.Tensor]
+Value = Callable[[str], float]
+Spans = tuple[tuple[tuple[int, int], ...], ...]
 LAYERS = 2
 
 
@@ -50,24 +53,31 @@ def sides(width: int, train: list[int], serve: list[int]) -> tuple[redist.Weight
 def zeros(weights: redist.Weights, rank: int) -> State:
     """This rank's tensors of a side, empty; {} if it has none."""
     return {
-        name: torch.zeros([sum(hi - lo for lo, hi in dim) for dim in spans])
+        name: torch.zeros([sum(hi - lo for lo, hi in dim) for dim in found])
         for name, type in weights.types.items()
-        if (spans := redist.spans_of(type, rank)) is not None
+        if (found := redist.spans_of(type, rank)) is not None
     }
 
 
-def fill(state: State, weights: redist.Weights, rank: int, value: Callable[[str], float]) -> None:
-    """Tensors as they would be after a step of training: element (i, j) is i - j / 1000 + a value by name."""
+def spans(weights: redist.Weights, name: str, rank: int) -> Spans:
+    """The rows and columns of a stored tensor that a rank has."""
+    found = redist.spans_of(weights.types[name], rank)
+    assert found is not None, f"rank {rank} has no part of {name}"
+    return found
+
+
+def fill(state: State, weights: redist.Weights, rank: int, value: Value) -> None:
+    """Tensors as after a step of training: element (i, j) is i - j / 1000 + a value by name."""
     for name, tensor in state.items():
-        (first, _), *_ = redist.spans_of(weights.types[name], rank)[0]
+        (first, _), *_ = spans(weights, name, rank)[0]
         i = torch.arange(first, first + tensor.shape[0])[:, None]
         tensor.copy_(i - torch.arange(tensor.shape[1]) / 1000 + value(name))
 
 
-def must_serve(state: State, weights: redist.Weights, rank: int, value: Callable[[str], float]) -> None:
+def must_serve(state: State, weights: redist.Weights, rank: int, value: Value) -> None:
     """Raise unless served tensors are those of a step."""
     for name, tensor in state.items():
-        rows, columns = redist.spans_of(weights.types[name], rank)
+        rows, columns = spans(weights, name, rank)
         wanted = []
         for part in weights.parts_of(name):
             start, n = part.starts[0], part.shape[0]
@@ -76,6 +86,17 @@ def must_serve(state: State, weights: redist.Weights, rank: int, value: Callable
             j = torch.tensor([k for lo, hi in columns for k in range(lo, hi)])
             wanted.append(i - j / 1000 + value(part.name))
         assert torch.equal(tensor, torch.cat(wanted)), name
+
+
+def trained_at(step: int, name: str) -> float:
+    """All tensors are trained in every step."""
+    return step + name.count("u")
+
+
+def trained_in_turn(step: int, name: str) -> float:
+    """One layer is trained in a step; the others are those of the step in which it was their turn."""
+    layer = int(name.split(".")[1])
+    return max((s for s in range(step + 1) if s % LAYERS == layer), default=0)
 
 
 def colocated(steps: int, width: int) -> redist.RefitPlan:
@@ -87,9 +108,9 @@ def colocated(steps: int, width: int) -> redist.RefitPlan:
     policy, engine = zeros(trained, rank), zeros(served, rank)
     with plan.bind(policy, engine, transport="torch") as refit:
         for step in range(steps):
-            fill(policy, trained, rank, lambda name, step=step: step + name.count("u"))
+            fill(policy, trained, rank, partial(trained_at, step))
             refit.send(version=step)
-            must_serve(engine, served, rank, lambda name, step=step: step + name.count("u"))
+            must_serve(engine, served, rank, partial(trained_at, step))
     return plan
 
 
@@ -103,11 +124,11 @@ def apart(steps: int, width: int) -> redist.RefitPlan:
     with plan.bind(policy or None, engine or None, transport="torch") as refit:
         for step in range(steps):
             if policy:
-                fill(policy, trained, rank, lambda _, step=step: step)
+                fill(policy, trained, rank, partial(trained_at, step))
                 refit.send(version=step)
             else:
                 assert refit.receive() == step
-                must_serve(engine, served, rank, lambda _, step=step: step)
+                must_serve(engine, served, rank, partial(trained_at, step))
     return plan
 
 
@@ -119,21 +140,17 @@ def behind(steps: int, width: int) -> redist.RefitPlan:
     served = plan.target  # with the names that the other side's make
     policy, engine = zeros(trained, rank), zeros(served, rank)
 
-    def value(name: str, step: int) -> float:
-        layer = int(name.split(".")[1])
-        return max((s for s in range(step + 1) if s % LAYERS == layer), default=0)
-
     with plan.bind(policy or None, engine or None, transport="torch") as refit:
         for step in range(steps):
             if policy:
-                fill(policy, trained, rank, lambda name, step=step: value(name, step))
+                fill(policy, trained, rank, partial(trained_in_turn, step))
                 changed = [name for name in policy if int(name.split(".")[1]) == step % LAYERS]
                 refit.send(version=step, changed=changed if step else None)
             else:
                 if step:  # a rollout with the weights of the step before
-                    must_serve(engine, served, rank, lambda name, step=step: value(name, step - 1))
+                    must_serve(engine, served, rank, partial(trained_in_turn, step - 1))
                 refit.receive()
-                must_serve(engine, served, rank, lambda name, step=step: value(name, step))
+                must_serve(engine, served, rank, partial(trained_in_turn, step))
     return plan
 
 

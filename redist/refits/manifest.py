@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from redist.check.boxes import Boxes, box_dtype
 from redist.check.runs import RUN
 from redist.layout.tiles import tile_shapes
-from redist.refits.held import Held, Tile
+from redist.refits.held import Held
+from redist.refits.ranges import Tile
 from redist.refits.weights import Weights
 
 if TYPE_CHECKING:

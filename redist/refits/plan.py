@@ -60,7 +60,7 @@ class RefitPlan:
     """Bytes that the busiest rank must send, whoever sends what."""
     _seen: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def runs(self, rank: int, *, sends: bool = False) -> NDArray[np.void]:
+    def runs(self, rank: int, sends: bool = False) -> NDArray[Any]:
         """What a rank receives, or sends: a row of :data:`redist.refits.runs.RUN` for each run."""
         return self._lister.runs(rank, sends=sends)
 
@@ -207,15 +207,15 @@ class RefitPlan:
         self, send: Mapping[str, Any] | None = None, receive: Mapping[str, Any] | None = None, *,
         comm: Any = None, transport: str = "auto", **how: Any,
     ) -> BoundRefit:  # fmt: skip
-        """**Collective over** ``comm``. Attach the plan to the tiles of this rank, to send and receive versions.
+        """**Collective over** ``comm``. Attach the plan to this rank's tiles, to send and receive versions.
 
-        ``send`` and ``receive`` are dicts of arrays by the names of stored tensors, of NumPy, CuPy or PyTorch. A
-        rank that only sends, or only receives, leaves the other out. ``comm`` is a communicator of MPI, by
-        default all ranks, or a process group of PyTorch.
+        ``send`` and ``receive`` are dicts of arrays by the names of stored tensors, of NumPy, CuPy or
+        PyTorch. A rank that only sends, or only receives, leaves the other out. ``comm`` is a communicator
+        of MPI, by default all ranks, or a process group of PyTorch.
 
-        ``transport`` is ``"mpi"`` or ``"torch"``, for messages or mapped memory over the ranks of MPI or of a
-        process group; ``"ipc"`` for mapped memory alone; ``"auto"`` goes by ``comm``. Other arguments are those of
-        :func:`redist.runtime.refit.bind.bind`.
+        ``transport`` is ``"mpi"`` or ``"torch"``, for messages or mapped memory over the ranks of MPI or of
+        a process group; ``"ipc"`` for mapped memory alone; ``"auto"`` goes by ``comm``. Other arguments are
+        those of :func:`redist.runtime.refit.bind.bind`.
         """
         on_torch = transport == "torch" or type(comm).__module__.partition(".")[0] == "torch"
         way = transport if transport not in ("mpi", "torch") else "auto"

@@ -12,7 +12,6 @@ import json
 import os
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
