@@ -284,7 +284,7 @@ def rules_for(config: Config | str | os.PathLike[str], system: str) -> str:
     """
     if not isinstance(config, Mapping):
         config = _read(Path(config))
-    family = config.get("model_type")
+    family = str(config.get("model_type"))
     if family not in FAMILIES:
         raise ArgumentError(
             f"cannot make rules for model_type {family!r}: known are {', '.join(FAMILIES)}; write "
