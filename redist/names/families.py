@@ -284,8 +284,8 @@ def rules_for(config: Config | str | os.PathLike[str], system: str) -> str:
     """
     if not isinstance(config, Mapping):
         config = _read(Path(config))
-    family = str(config.get("model_type"))
-    if family not in FAMILIES:
+    family = config.get("model_type")
+    if not isinstance(family, str) or family not in FAMILIES:
         raise ArgumentError(
             f"cannot make rules for model_type {family!r}: known are {', '.join(FAMILIES)}; write "
             "rules by hand"
