@@ -10,6 +10,7 @@ strided dims; where these are dims of the tensor, or digits of them, the view is
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ class Recorded:
 
     >>> one = Recorded({"qkv": ((4, 2), DType.parse("bf16"))}, {"q": (4, 2)},
     ...                (RecordedBox("qkv", "q", (2, 0), (2, 2), 0, (4, 2)),))
-    >>> Recorded.from_dict(one.to_dict()) == one
+    >>> Recorded.from_text(one.text) == one
     True
     """
 
@@ -68,6 +69,18 @@ class Recorded:
         found: dict[tuple[str, str], list[RecordedBox]] = {}
         for box in self.boxes:
             found.setdefault((box.stored, box.tensor), []).append(box)
+        return found
+
+    @cached_property
+    def text(self) -> str:
+        """As JSON text, which is equal for what is alike."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    @staticmethod
+    def from_text(text: str) -> Recorded:
+        """What has this text."""
+        found = Recorded.from_dict(json.loads(text))
+        found.__dict__["text"] = text
         return found
 
     def to_dict(self) -> dict[str, Any]:

@@ -60,8 +60,14 @@ def gathered(weights: Weights, comm: Any) -> Weights:
         world = world_of(comm_or_world(comm))
         with world.operation(TIMEOUT_S):
             texts = world.gather(data)
-    read = {text: weights_from_dict(json.loads(text)) for text in dict.fromkeys(texts)}
-    return united([read[text] for text in texts])
+    return united(read_all(texts))
+
+
+def read_all(texts: Sequence[str]) -> list[Weights]:
+    """Weights from JSON texts; those that are alike are read once."""
+    sides: dict[str, Recorded] = {}
+    read = {text: weights_from_dict(json.loads(text), sides) for text in dict.fromkeys(texts)}
+    return [read[text] for text in texts]
 
 
 def united(parts: Sequence[Weights]) -> Weights:

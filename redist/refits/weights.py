@@ -80,7 +80,10 @@ class Weights:
         from redist.refits.recorded import types_of
 
         made = cls(types_of(by_rank))
-        made.recorded_by_rank = {rank: by_rank[rank] for rank in sorted(by_rank)}
+        alike: dict[str, Recorded] = {}  # copies of a model are planned once
+        made.recorded_by_rank = {
+            rank: alike.setdefault(by_rank[rank].text, by_rank[rank]) for rank in sorted(by_rank)
+        }
         return made
 
     def together(self, comm: Any = None) -> Weights:
@@ -205,12 +208,8 @@ class Weights:
                 text = texts[id(t)] = f"{t} on {t.mesh}"
             yield f"{name}: {text}"
         yield str(self.names)
-        recorded = self.recorded_by_rank or {}
-        boxes = {
-            key: json.dumps(one.to_dict())
-            for key, one in {id(o): o for o in recorded.values()}.items()
-        }
-        yield from (f"{rank}: {boxes[id(one)]}" for rank, one in recorded.items())
+        for rank, one in (self.recorded_by_rank or {}).items():
+            yield f"{rank}: {one.text}"
 
     def digest(self) -> str:
         """Text that is equal for equal weights, on every rank."""

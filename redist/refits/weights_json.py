@@ -37,13 +37,13 @@ def weights_to_dict(weights: Weights) -> dict[str, Any]:
     places = {key: k for k, key in enumerate(sides)}
     recorded = {
         "ranks": [[rank, places[id(one)]] for rank, one in weights.recorded_by_rank.items()],
-        "sides": [one.to_dict() for one in sides.values()],
+        "sides": [one.text for one in sides.values()],
     }
     return {**data, "recorded": recorded}
 
 
-def weights_from_dict(data: Mapping[str, Any]) -> Weights:
-    """What :func:`weights_to_dict` made.
+def weights_from_dict(data: Mapping[str, Any], known: dict[str, Recorded] | None = None) -> Weights:
+    """What :func:`weights_to_dict` made. What ranks recorded is read once for those that share ``known``.
 
     >>> one = Weights({"a": "f32[8{x}]"}, "x=2@3;1", names="a = b")
     >>> weights_from_dict(weights_to_dict(one)) == one
@@ -51,7 +51,12 @@ def weights_from_dict(data: Mapping[str, Any]) -> Weights:
     """
     try:
         if "recorded" in data:
-            sides = [Recorded.from_dict(one) for one in data["recorded"]["sides"]]
+            known = {} if known is None else known
+            texts = data["recorded"]["sides"]
+            for text in texts:
+                if text not in known:
+                    known[text] = Recorded.from_text(text)
+            sides = [known[text] for text in texts]
             return Weights.recorded({rank: sides[k] for rank, k in data["recorded"]["ranks"]})
         meshes = [Mesh.parse(text) for text in data["meshes"]]
         types = [parse_type(text, meshes[k]) for k, text in data["types"]]

@@ -38,7 +38,7 @@ import torch.distributed as dist
 
 from redist.errors import RequestError, TransferError, error_in_words
 from redist.refits.plan import refit
-from redist.refits.sources import united
+from redist.refits.sources import read_all, united
 from redist.refits.weights import Weights
 from redist.text.nested import flattened
 from redist.torch.joint import joint_group, open_store
@@ -141,9 +141,7 @@ def _bound(
     for other, (_, problem) in enumerate(said):
         if problem is not None:
             raise RequestError(f"cannot bring weights to vLLM: rank {other}: {problem}")
-    texts = [text for text, _ in said if text is not None]
-    read = {text: Weights.from_json(text) for text in dict.fromkeys(texts)}
-    target = united([read[text] for text in texts])
+    target = united(read_all([text for text, _ in said if text is not None]))
     plan = refit(Weights.from_json(told.source), target, **told.plan)
     return plan.bind(comm=group, **tiles, **told.bind)
 

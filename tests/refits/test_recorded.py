@@ -16,6 +16,7 @@ from redist import Weights
 from redist.errors import ArgumentError, LayoutError
 from redist.layout.dtype import DType
 from redist.refits.recorded import Recorded, RecordedBox, View, boxes_of_view
+from redist.refits.sources import read_all, united
 from tests.tiers import sample
 
 BF16 = DType.parse("bf16")
@@ -136,6 +137,17 @@ def test_a_declared_side_may_meet_a_recorded_one() -> None:
     assert plan.source.stored == ("k", "q") and plan.received_bytes == plan.lower_bound_bytes == 48
 
 
+def test_copies_are_one() -> None:
+    """What ranks recorded alike is one thing: planned once, and read once from their texts."""
+    copies = [Weights.recorded({rank: one(0)}) for rank in (2, 5)] + [Weights.recorded({3: one(1)})]
+    found = united(read_all([side.to_json() for side in copies]))
+    assert found.recorded_by_rank is not None and [*found.recorded_by_rank] == [2, 3, 5]
+    assert found.recorded_by_rank[2] is found.recorded_by_rank[5]
+    assert found == Weights.recorded({2: one(0), 3: one(1), 5: one(0)})
+    with pytest.raises(ArgumentError, match="some ranks recorded a loader, others did not"):
+        united([found, Weights({"w": "f32[4]"}, "x=1")])
+
+
 def test_tiles_that_differ() -> None:
     uneven = Weights.recorded({0: one(0, rows=1), 1: one(1)})
     assert str(uneven.types["qk"]) == "bf16[7{rank=3;4}, 3]"
@@ -149,6 +161,6 @@ def test_tiles_that_differ() -> None:
 
 
 def test_what_is_no_weights() -> None:
-    for text in ("{}", '{"meshes": 1}', '{"recorded": {"sides": [{}]}}'):
+    for text in ("{}", '{"meshes": 1}', '{"recorded": {"sides": ["{}"]}}'):
         with pytest.raises(ArgumentError, match="cannot read weights"):
             Weights.from_json(text)
