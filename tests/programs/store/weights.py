@@ -93,5 +93,9 @@ PROGRAMS = {"of arrays": of_arrays, "together": together, "apart": apart}
 CHECKS = tuple(PROGRAMS)
 
 
+def program() -> int:
+    return run_named(PROGRAMS)
+
+
 if __name__ == "__main__":
-    main(lambda: run_named(PROGRAMS))
+    main(program)
