@@ -87,9 +87,15 @@ class Places:
             gap = self.joined[level + 1] & ~no_gap
             self.pitch[gap] = step[level][gap]
         self.stop: Ints = self.start + extent
-        wrong = np.zeros(len(nested), dtype=np.bool_)
-        wrong[self.order[~nested]] = True
-        self.side.check_boxes("its strides do not nest; describe it as several boxes", wrong)
+        self._refuse("its strides do not nest; describe it as several boxes", ~nested)
+        same = np.zeros(len(nested), dtype=np.bool_)
+        same[1:] = self.start[1:] == self.start[:-1]
+        self._refuse("another begins at the same byte; say two buffers, one for each name", same)
+
+    def _refuse(self, reason: str, wrong: Mask) -> None:
+        table = np.zeros(len(wrong), dtype=np.bool_)
+        table[self.order[wrong]] = True
+        self.side.check_boxes(reason, table)
 
     def _fill(self, shape: Ints, stride: Ints) -> Ints:
         """Strides, where dims of 1 have those that they would have in C order."""
@@ -108,6 +114,8 @@ class Places:
         self.first: Ints = np.flatnonzero(new)
         self.count: Ints = np.diff(np.append(self.first, len(reach)))
         self.cluster_start: Ints = self.start[self.first]
+        bounds = np.searchsorted(self.cluster_start, self.base)
+        self.first_cluster, self.n_clusters = bounds[:-1], np.diff(bounds)
         self.period: Ints | None = None
         if len(self.first) < len(reach):
             outer = np.argmax(self.size > 1, axis=0)
@@ -117,9 +125,11 @@ class Places:
             short = self.start[np.append(self.first[1:], len(reach)) - 1] - self.cluster_start
             self.period = np.where(same & (short < least) & (self.count > 1), least, 0)
 
-    def find(self, at: Ints) -> Spots:
-        """Which element lies at each address."""
-        cluster = np.searchsorted(self.cluster_start, at, side="right") - 1
+    def find(self, at: Ints, buffer: Ints) -> Spots:
+        """Which element lies at each address, which is in this buffer."""
+        cluster = self.first_cluster[buffer]
+        several = np.flatnonzero(self.n_clusters[buffer] != 1)
+        cluster[several] = np.searchsorted(self.cluster_start, at[several], side="right") - 1
         if self.period is None:
             return self._spots(cluster, at)
         period, begin = self.period[cluster], self.cluster_start[cluster]
@@ -213,7 +223,7 @@ class Places:
 
     def element(self, at: int) -> tuple[str, tuple[int, ...]] | None:
         """Tensor and index at an address; None if no box is there."""
-        found = self.find(np.array([at]))
+        found = self.find(np.array([at]), np.array([self.where(at)[3]]))
         box = int(found.box[0])
         if box < 0:
             return None

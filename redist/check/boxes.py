@@ -79,8 +79,8 @@ class Boxes:
         self.check_boxes("there is no such tensor", _outside(rows["tensor"], len(self.tensors)))
         self.check_boxes("its itemsize is not 1 or more", rows["itemsize"] < 1)
         shapes = np.ones((max(1, len(self.tensors)), n_dims), dtype=np.int64)
-        for number, shape in enumerate(self.tensors.values()):
-            shapes[number, n_dims - len(shape) :] = shape
+        for number, sizes in enumerate(self.tensors.values()):
+            shapes[number, n_dims - len(sizes) :] = sizes
         whole, lo, shape = shapes[rows["tensor"]], rows["lo"], rows["shape"]
         outside = (lo < 0) | (shape < 1) | (lo > whole) | (shape > whole - lo)
         self.check_boxes("it is empty or not inside its tensor", outside.any(axis=1))

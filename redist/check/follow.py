@@ -30,6 +30,8 @@ WRITES_NOBODY = "writes what nobody asked for"
 WRONG = "wrong bytes"
 AT_ONCE = 1 << 16
 """Runs that are looked at together: their columns stay in the cache."""
+MOST_LEFT = 1 << 20
+"""If more is left over than this, it is looked at before further runs are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +39,8 @@ class Blocks:
     """Runs with addresses: ``n_bytes`` as they travel, which is the narrower of two itemsizes."""
 
     run: Ints
+    source_buffer: Ints
+    target_buffer: Ints
     source: Ints
     target: Ints
     n_bytes: Ints
@@ -137,17 +141,24 @@ class Follower:
         rest: Rest = {False: [], True: []}
         for part in parts:
             yield from self._turn(part, False, rest)
+            if sum(len(one) for some in rest.values() for one in some) > MOST_LEFT:
+                rest = yield from self._turns(rest)
         while any(rest.values()):
-            todo, rest = rest, {False: [], True: []}
-            for lost, some in todo.items():
-                left = joined(some) if some else None
-                for begin in range(0, len(left or ()), AT_ONCE):
-                    assert left is not None
-                    yield from self._turn(left.take(slice(begin, begin + AT_ONCE)), lost, rest)
+            rest = yield from self._turns(rest)
+
+    def _turns(self, todo: Rest) -> Generator[Written, None, Rest]:
+        """One turn of all that is left; returns what is left then."""
+        rest: Rest = {False: [], True: []}
+        for lost, some in todo.items():
+            left = joined(some) if some else None
+            for begin in range(0, len(left or ()), AT_ONCE):
+                assert left is not None
+                yield from self._turn(left.take(slice(begin, begin + AT_ONCE)), lost, rest)
+        return rest
 
     def _turn(self, b: Blocks, lost: bool, rest: Rest) -> Iterator[Written]:
         """One turn. Lost blocks have a fault already: only what they write is of interest."""
-        to = self.target.find(b.target)
+        to = self.target.find(b.target, b.target_buffer)
         nowhere = to.box < 0
         if nowhere.any():
             rest[lost] += self._past(b.take(nowhere), lost)
@@ -157,7 +168,7 @@ class Follower:
                 b, self.target, to, self.target, to, self.target.item[to.box], rest[True]
             )
             return
-        come = self.source.find(b.source)
+        come = self.source.find(b.source, b.source_buffer)
         wire, good = self._alike(b, come, to)
         if self.casts:
             inside = ~(self._leaves(self.target, b.target, b.target_step, b, to, wire))
@@ -210,7 +221,13 @@ class Follower:
     def _lose(self, b: Blocks, wire: Ints, box: Ints) -> Blocks:
         """The same blocks as if they came from the target itself."""
         n_bytes = _wider(b.n_bytes, wire, self.target.item[box])
-        return replace(b, n_bytes=n_bytes, source=b.target, source_step=b.target_step)
+        return replace(
+            b,
+            n_bytes=n_bytes,
+            source_buffer=b.target_buffer,
+            source=b.target,
+            source_step=b.target_step,
+        )
 
     def _past(self, b: Blocks, lost: bool) -> list[Blocks]:
         """What is left of blocks that begin where no box is: halves, or of a single one what is behind."""
@@ -251,7 +268,8 @@ def _cut(
     Returns the numbers of blocks whose second block begins with different elements on the two sides.
     """
     item, from_item = target.item[to.box], source.item[come.box]
-    n, wrong, even = np.ones(len(b), dtype=np.int64), [], np.ones(len(b), dtype=np.bool_)
+    n, even = np.ones(len(b), dtype=np.int64), np.ones(len(b), dtype=np.bool_)
+    wrong: Ints = np.zeros(0, dtype=np.int64)
     wanted = -((-b.n_bytes - to.rest) // wire)
     length = stretch(source, come.box, target, to.box, to.index, wanted) * wire - to.rest
     many = np.flatnonzero(b.count > 1)

@@ -39,11 +39,11 @@ class Namer:
                 text += ", but its bytes are not whole elements, in order"
         return Fault(kind, rank, *near, n_bytes, text, event.count, "run")
 
-    def place(self, kind: str, place: Place, of: str, more: str = "") -> Fault:
+    def place(self, kind: str, place: Place, more: str = "") -> Fault:
         """A fault at a place of the target."""
         rank, text, near = _spot(self.target, place.start)
         text = f"{text}, {place.n_bytes} bytes{more}"
-        return Fault(kind, rank, *near, place.n_bytes, text, place.count, of)
+        return Fault(kind, rank, *near, place.n_bytes, text, place.count, "box")
 
     def run(self, kind: str, number: int, rank: int, n_bytes: int, words: str, count: int) -> Fault:
         """A fault that a run completes: it is named by the element that the run begins with."""

@@ -174,6 +174,8 @@ class _Judging:
                 )
             blocks = Blocks(
                 run,
+                c["source"],
+                c["target"],
                 self.source.base[c["source"]] + c["source_offset"],
                 self.target.base[c["target"]] + c["target_offset"],
                 *(c[name] for name in FIELDS[5:]),
@@ -216,13 +218,13 @@ class _Judging:
             event = self.follower.found.of(kind)
             if event is not None:
                 yield name.event(kind, event)
-        twice, doubled = self.writes.twice()
+        twice, doubled = self.writes.twice(bool(self.follower.found.first))
         if twice is not None:
             by = self.writes.runs_at(twice.start)
-            yield name.place(TWICE, twice, "place", f", by runs {', '.join(map(str, by[:4]))}")
+            yield name.place(TWICE, twice, f", by runs {', '.join(map(str, by[:4]))}")
         never = self.writes.never(doubled)
         if never is not None:
-            yield name.place(NEVER, never, "box")
+            yield name.place(NEVER, never)
         if self.limit is not None and (self.load > self.limit).any():
             yield self._full(name, self.limit)
 
@@ -250,7 +252,9 @@ class _Judging:
 
 def _inside(size: Ints, offset: Ints, step: Ints, c: dict[str, Ints]) -> NDArray[np.bool_]:
     """Whether all blocks lie in buffers of these sizes; no number here can grow out of 64 bits."""
-    steps = np.maximum(c["count"] - 1, 1)
     good = (offset >= 0) & (offset <= size) & (c["bytes"] <= size - offset)
+    if (c["count"] == 1).all():
+        return np.asarray(good)
+    steps = np.maximum(c["count"] - 1, 1)
     up, down = (size - c["bytes"] - offset) // steps, -(offset // steps)
     return np.asarray(good & ((c["count"] == 1) | ((step <= up) & (step >= down))))

@@ -80,7 +80,7 @@ class Verdict:
 
     @property
     def balance(self) -> float:
-        """Bytes of the busiest sender over the mean of ranks with a buffer of the source; 1.0 if none are sent."""
+        """Bytes of the busiest sender over the mean of all ranks of the source; 1.0 if none are sent."""
         sent = [one.sent_bytes for one in self.ranks]
         return max(sent) * self.n_sources / sum(sent) if any(sent) else 1.0
 

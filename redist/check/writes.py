@@ -27,11 +27,13 @@ from redist.check.follow import Written
 
 AT_ONCE = 1 << 23
 """Blocks that are listed one by one at a time."""
+ENOUGH = 1 << 27
+"""In a list that is known to be wrong, no more blocks are listed to count what else is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is wrong first, how many bytes there, and at how many places."""
+    """Where something is wrong first, how many bytes there, and how many boxes have that (at least)."""
 
     start: int
     n_bytes: int
@@ -59,25 +61,31 @@ class Writes:
             pieces = Written(pieces.run, pieces.start, pieces.n_bytes, count, step, pieces.box)
         self.parts.append(pieces)
 
-    def twice(self) -> tuple[Place | None, Ints]:
-        """The first bytes that two blocks write, and all boxes with some; none is None."""
-        found: list[tuple[Ints, Ints]] = []
-        for blocks in self._doubtful():
+    def twice(self, is_wrong: bool) -> tuple[Place | None, Ints]:
+        """The first bytes that two blocks write, and all boxes with some; none is None.
+
+        If the list ``is_wrong`` anyway, ``ENOUGH`` blocks are looked at.
+        """
+        is_wrong = is_wrong or bool((self.bytes != self.target.bytes).any())
+        is_doubled = self.bytes > self.target.bytes  # no need to look
+        listed = 0
+        for blocks in self._doubtful(~is_doubled):
             starts, ends = np.sort(blocks.start), np.sort(blocks.start + blocks.n_bytes)
-            if (starts[1:] < ends[:-1]).any():
-                order = np.argsort(blocks.start, kind="stable")
-                start, end = blocks.start[order], (blocks.start + blocks.n_bytes)[order]
-                reach = np.maximum.accumulate(end)[:-1]
-                again = np.flatnonzero(start[1:] < reach)
-                at = start[1:][again]
-                found.append((at, np.minimum(end[1:], reach)[again] - at))
-        if not found:
-            return None, np.zeros(0, dtype=np.int64)
-        at, n_bytes = (np.concatenate(column) for column in zip(*found, strict=True))
-        boxes = np.searchsorted(self.line, at, side="right") - 1
-        first = int(np.argmin(at))
-        start = self._address(int(at[first]), int(boxes[first]))
-        return Place(start, int(n_bytes[first]), len(at)), np.unique(boxes)
+            overlaps = starts[1:] < ends[:-1]
+            is_doubled[self._boxes(starts[1:][overlaps])] = True
+            listed += len(starts)
+            if listed > ENOUGH and (is_wrong or is_doubled.any()):
+                break
+        doubled = np.flatnonzero(is_doubled)
+        if not len(doubled):
+            return None, doubled
+        blocks = _blocks(self._of_box(int(doubled[0])))
+        order = np.argsort(blocks.start, kind="stable")
+        start, end = blocks.start[order], (blocks.start + blocks.n_bytes)[order]
+        reach = np.maximum.accumulate(end)[:-1]
+        first = int(np.argmax(start[1:] < reach))
+        at, stop = int(start[first + 1]), int(min(end[first + 1], reach[first]))
+        return Place(self._address(at, int(doubled[0])), stop - at, len(doubled)), doubled
 
     def runs_at(self, at: int) -> list[int]:
         """The runs that write to an address, as they are numbered."""
@@ -91,21 +99,22 @@ class Writes:
     def never(self, doubled: Ints) -> Place | None:
         """The first bytes that nobody writes, and how many boxes have some; ``doubled`` have overlaps."""
         lacking = self.bytes < self.target.bytes
-        if len(doubled):
-            is_doubled = np.zeros(len(lacking), dtype=np.bool_)
-            is_doubled[doubled] = True
+        hidden = np.zeros(len(lacking), dtype=np.bool_)
+        hidden[doubled] = True
+        hidden &= ~lacking
+        listed = 0
+        for blocks in _portions(self._chosen(hidden)) if hidden.any() else ():
+            start, end = _merged(blocks)
             covered = np.zeros(len(lacking), dtype=np.int64)
-            for blocks in _portions(self._chosen(is_doubled)):
-                start, end = _merged(blocks)
-                box = np.searchsorted(self.line, start, side="right") - 1
-                np.add.at(covered, box, end - start)
-            lacking[doubled] = (covered < self.target.bytes)[doubled]
+            np.add.at(covered, self._boxes(start), end - start)
+            lacking |= (covered > 0) & (covered < self.target.bytes)
+            listed += len(blocks.start)
+            if listed > ENOUGH:
+                break
         if not lacking.any():
             return None
         first = int(np.argmax(lacking))
-        only = np.zeros(len(lacking), dtype=np.bool_)
-        only[first] = True
-        at, n_bytes = self._gap(first, *_merged(_blocks(self._chosen(only))))
+        at, n_bytes = self._gap(first, *_merged(_blocks(self._of_box(first))))
         return Place(self._address(at, first), n_bytes, int(np.count_nonzero(lacking)))
 
     def _gap(self, box: int, start: Ints, end: Ints) -> tuple[int, int]:
@@ -147,6 +156,16 @@ class Writes:
             self.parts = [Written(*columns)]
         return self.parts[0]
 
+    def _boxes(self, at: Ints) -> Ints:
+        """The boxes on whose lines some places are."""
+        return np.searchsorted(self.line, at, side="right") - 1
+
+    def _of_box(self, box: int) -> Written:
+        """The pieces of a box, on its line."""
+        only = np.zeros(len(self.bytes), dtype=np.bool_)
+        only[box] = True
+        return self._chosen(only)
+
     def _chosen(self, boxes: NDArray[np.bool_]) -> Written:
         """Pieces of some boxes, on their lines."""
         pieces = self._pieces()
@@ -163,13 +182,13 @@ class Writes:
         count = np.where(dense, 1, some.count)
         return Written(some.run, start, n_bytes, count, np.abs(some.step), some.box)
 
-    def _doubtful(self) -> Iterator[Written]:
-        """Blocks that could overlap, all of a box together."""
+    def _doubtful(self, boxes: NDArray[np.bool_]) -> Iterator[Written]:
+        """Blocks in some boxes that could overlap, all of a box together."""
         pieces, target = self._pieces(), self.target
         full = self.bytes == target.bytes
         fills = (pieces.n_bytes * pieces.count == target.bytes[pieces.box]) & full[pieces.box]
         fills &= (pieces.count == 1) | (np.abs(pieces.step) >= pieces.n_bytes)
-        left = self._on_lines(pieces, np.flatnonzero(~fills))
+        left = self._on_lines(pieces, np.flatnonzero(~fills & boxes[pieces.box]))
         if (left.count > 1).any():
             left = _neighbours_joined(left)
             strided = left.count > 1

@@ -32,12 +32,17 @@ def read_text(name: str) -> str:
 def read_plan(name: str) -> tuple[Plan, str]:
     """Read the plan that a file holds; returns the text too."""
     text = read_text(name)
+    return plan_of(text, name), text
+
+
+def plan_of(text: str, name: str) -> Plan:
+    """The plan in the text of a file with this name."""
     try:
         plan = Plan.from_json(text)
         most = max(t.mesh.n_devices for t in (*plan.types, plan.target))
         if most > MAX_DEVICES:
             raise PlanFormatError(f"it is for {most} devices, more than {MAX_DEVICES}")
-        return plan, text
+        return plan
     except PlanFormatError as error:
         raise UsageError(
             f"{name_text(name)}: {error}; expected a plan as 'redist plan ... --json' prints it"

@@ -94,7 +94,7 @@ def fill(side: Side, rng: random.Random, ranks: range, copies: bool) -> None:
 
 
 def lay_out(
-    side: Side, rng: random.Random, rank: int, called: str, name: str, tiles: list[tuple]
+    side: Side, rng: random.Random, rank: int, called: str, name: str, tiles: list[tuple[tuple[int, int], ...]]
 ) -> None:
     """Put boxes into one buffer: one behind another, rows beside each other, with gaps, transposed."""
     item = side.item
@@ -108,8 +108,8 @@ def lay_out(
         widths = [math.prod(s[1:]) * item for s in shapes]
         pitch = sum(widths) + pad
         for lo, shape, width in zip(los, shapes, widths, strict=True):
-            steps = (pitch, *c_strides(shape[1:], item))
-            side.boxes.append((buffer, name, lo, shape, at, steps, item))
+            beside_step = (pitch, *c_strides(shape[1:], item))
+            side.boxes.append((buffer, name, lo, shape, at, beside_step, item))
             at += width
         side.buffers.append((rank, called, at + (shapes[0][0] - 1) * pitch))
         return

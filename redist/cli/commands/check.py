@@ -1,35 +1,77 @@
-"""``redist check``: judge a stored plan."""
+"""``redist check``: judge a stored plan, or a manifest of runs."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from redist.cli.command import FAILED, OK, Commands, add_command
-from redist.cli.files import read_plan, write_text
+from redist.cli.command import FAILED, OK, Commands, UsageError, add_command
+from redist.cli.files import name_text, plan_of, read_text, write_text
 from redist.plan.plan import Plan
-from redist.text.units import format_bytes
+from redist.text.units import format_bytes, room_from
+
+if TYPE_CHECKING:
+    from redist.check.manifest import Manifest
 
 EPILOG = """\
-example:
+examples:
   redist plan "f32[64{x}, 64]" "f32[64, 64{x}]" --mesh x=8 --json > plan.json
   redist check plan.json
+  redist check manifest.jsonl --limit 2GiB
+
+A manifest lists buffers, boxes of tensors in them, and runs of bytes between them:
+docs/reference/runs.md.
 """
 
 
 def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
-    text = "judge a stored plan: replay every step, prove its memory bound"
+    text = "judge a stored plan (replay it, prove its memory bound), or a manifest of runs"
     parser = add_command(commands, "check", text, EPILOG)
-    parser.add_argument("file", metavar="FILE", help="a plan as JSON; - reads standard input")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a plan as JSON, or a manifest as JSON lines or .npz; - reads standard input",
+    )
+    parser.add_argument(
+        "--limit",
+        metavar="BYTES",
+        help="most that a rank may send and receive in a round of a manifest",
+    )
     parser.add_argument("--smt2", metavar="FILE", help="write the proof question as SMT-LIB text")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print two verdicts: does every step do what it says, and does memory stay in its bound."""
+    """Print the verdict on a plan, and on its memory; or that on the runs of a manifest."""
+    from redist.check.manifest import is_manifest, manifest_of, read_manifest
+
+    if args.file.endswith((".npz", ".npy")):
+        return _judge(args, read_manifest(Path(args.file)))
+    text = read_text(args.file)
+    if is_manifest(text):
+        return _judge(args, manifest_of(text, name_text(args.file), Path(args.file).parent))
+    if args.limit is not None:
+        raise UsageError(f"--limit: {name_text(args.file)} is a plan, which has its own limit")
+    return _check(plan_of(text, args.file), text, args.smt2)
+
+
+def _judge(args: argparse.Namespace, manifest: Manifest) -> int:
+    from redist.check.runs import check_runs
+
+    if args.smt2 is not None:
+        raise UsageError(
+            f"--smt2: {name_text(args.file)} is a manifest, of which nothing is proved"
+        )
+    verdict = check_runs(*manifest, limit_bytes=room_from(args.limit, "--limit"))
+    print(verdict)
+    return OK if verdict.is_right else FAILED
+
+
+def _check(plan: Plan, stored: str, smt2_file: str | None) -> int:
     from redist.judge.faults import figure_fault, replay_fault
 
-    plan, stored = read_plan(args.file)
     fault = replay_fault(plan) or figure_fault(plan, stored)
     if fault is not None:
         print(f"rejected   {fault}")
@@ -37,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     count = len(plan.steps)
     steps = "no step" if count == 0 else "1 step" if count == 1 else f"{count} steps"
     print(f"accepted   {plan.source} -> {plan.target}: {steps} replayed")
-    return _certify(plan, args.smt2)
+    return _certify(plan, smt2_file)
 
 
 def _certify(plan: Plan, smt2_file: str | None) -> int:
