@@ -85,7 +85,7 @@ class Held:
             for part in weights.names.parts_of(stored, t.shape):
                 if 0 in part.shape:
                     continue
-                key = (id(t), part.digits, part.dims, part.steps, part.starts)
+                key = (id(t), part.shape, part.digits, part.dims, part.steps, part.starts)
                 seat = placed.get(key)
                 if seat is None:
                     seat = placed[key] = self._seat(t, geometry[0], part)
@@ -94,7 +94,7 @@ class Held:
                 self.shapes.setdefault(part.name, (part.shape, t))
 
     def _seat(self, t: ArrayType, geometry: object, part: Part) -> int:
-        key = (geometry, part.digits, part.dims, part.steps, part.starts)
+        key = (geometry, part.shape, part.digits, part.dims, part.steps, part.starts)
         found = self._of_parts.get(key)
         if found is None:
             tiles, bases, devices = tiles_of(t, part)
@@ -171,17 +171,14 @@ def tiles_of(t: ArrayType, part: Part) -> tuple[list[Tile], list[int], list[tupl
     per_dim, lengths = [], []
     for d in range(t.ndim):
         digits = tuple((part.digits[j], part.steps[j]) for j in along[d])
-        ranges = [_rows(r) for r in spans_in(t, d)]
+        ranges, sizes_of = _ranges_in(t, d)
         per_dim.append([_counted(r, part.starts[d], digits) for r in ranges])
-        lengths.append([sum(hi - lo for lo, hi, _ in r) for r in ranges])
-    places = [coordinates(t.mesh, axes) for axes in t.dims]
-    index = np.stack(places, axis=1) if places else np.zeros((t.mesh.n_devices, 0), np.int64)
-    different, which = np.unique(index, axis=0, return_inverse=True)
-    which = which.reshape(-1)
+        lengths.append(sizes_of)
+    different, which = _tiles_in(t)
     tiles: list[Tile] = []
     bases: list[int] = []
     number = np.full(len(different), -1)
-    for row, chosen in enumerate(different.tolist()):
+    for row, chosen in enumerate(different):
         counted = [per_dim[d][c] for d, c in enumerate(chosen)]
         if not all(found.n for found in counted):
             continue
@@ -195,10 +192,26 @@ def tiles_of(t: ArrayType, part: Part) -> tuple[list[Tile], list[int], list[tupl
         number[row] = len(tiles)
         tiles.append(tile)
         bases.append(base)
-    devices = [
-        (int(number[w]), device) for device, w in enumerate(which.tolist()) if number[w] >= 0
-    ]
+    held = number[which]
+    own = np.flatnonzero(held >= 0)
+    devices = [*zip(held[own].tolist(), own.tolist(), strict=True)]
     return tiles, bases, devices
+
+
+@lru_cache(maxsize=4096)
+def _tiles_in(t: ArrayType) -> tuple[list[list[int]], Ints]:
+    """The different tiles of a type, by their place along every dim, and which one each device has."""
+    places = [coordinates(t.mesh, axes) for axes in t.dims]
+    index = np.stack(places, axis=1) if places else np.zeros((t.mesh.n_devices, 0), np.int64)
+    different, which = np.unique(index, axis=0, return_inverse=True)
+    return different.tolist(), which.reshape(-1)
+
+
+@lru_cache(maxsize=4096)
+def _ranges_in(t: ArrayType, d: int) -> tuple[list[Rows], list[int]]:
+    """The ranges of every tile along a dim, and how many indices these are."""
+    ranges = [_rows(r) for r in spans_in(t, d)]
+    return ranges, [sum(hi - lo for lo, hi, _ in r) for r in ranges]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

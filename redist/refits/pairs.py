@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -90,13 +91,18 @@ class _Rows:
         return self.number.setdefault(key, len(self.number))
 
 
+Seats: TypeAlias = tuple[int, ...]
+"""Numbers of seats: a named tensor may be stored more than once."""
+
+
 @dataclass(slots=True)
 class _Group:
-    """A pair while its instances are collected."""
+    """A pair while its instances are collected: for each the numbers of its seats, and of stored tensors."""
 
+    sides: tuple[list[Seats], list[Seats]] = field(default_factory=lambda: ([], []))
     names: list[str] = field(default_factory=list)
-    source: list[tuple[tuple[int, int], ...]] = field(default_factory=list)
-    target: list[tuple[int, int]] = field(default_factory=list)
+    chosen: list[tuple[int, int]] = field(default_factory=list)
+    stored: tuple[list[Seats], list[Seats]] = field(default_factory=lambda: ([], []))
 
 
 def find_pairs(source: Weights, target: Weights, cast: bool = False) -> list[Pair]:
@@ -105,23 +111,34 @@ def find_pairs(source: Weights, target: Weights, cast: bool = False) -> list[Pai
     Raises if the target needs what the source does not have, or has in another shape or dtype.
     """
     have, need = Held(source), Held(target)
-    _check_names(have, need, cast)
+    _check_names(have, need)
     groups: dict[object, _Group] = {}
+    # Most tensors have the seats of one before them: then they are of its pair.
+    known: dict[tuple[Seats, int], tuple[_Group, tuple[int, int]]] = {}
     for name in sorted(need.named):
-        shape, t = need.shapes[name]
-        _, own = have.shapes[name]
-        entries = tuple(have.named[name])
-        patterns = tuple(have.seats[seat].pattern for seat, _ in entries)
-        for seat, stored in need.named[name]:
-            key = (shape, patterns, need.seats[seat].pattern, own.dtype, t.dtype)
-            group = groups.setdefault(key, _Group())
+        entries = have.named[name]
+        seats = tuple([seat for seat, _ in entries])
+        stored = tuple([number for _, number in entries])
+        for seat, number in need.named[name]:
+            found = known.get((seats, seat))
+            if found is None:
+                shape, kinds = _must_agree(name, have, need, cast)
+                patterns = tuple(have.seats[one].pattern for one in seats)
+                key = (shape, patterns, need.seats[seat].pattern, *kinds)
+                group = groups.setdefault(key, _Group())
+                ends = len(group.sides[0]), len(group.sides[1])
+                group.sides[0].append(seats)
+                group.sides[1].append((seat,))
+                found = known[seats, seat] = group, ends
+            group, ends = found
             group.names.append(name)
-            group.source.append(entries)
-            group.target.append((seat, stored))
+            group.chosen.append(ends)
+            group.stored[0].append(stored)
+            group.stored[1].append((number,))
     return [_pair(group, have, need) for group in groups.values()]
 
 
-def _check_names(have: Held, need: Held, cast: bool) -> None:
+def _check_names(have: Held, need: Held) -> None:
     missing = [name for name in need.named if name not in have.named]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -130,27 +147,33 @@ def _check_names(have: Held, need: Held, cast: bool) -> None:
             f"cannot refit: the target needs {sorted(missing)[0]!r}{more}, which the source does not have "
             f"(it has {some!r} and others); give rules that say which named tensors stored ones are made of"
         )
-    for name in sorted(need.named):
-        (shape, t), (own_shape, own) = need.shapes[name], have.shapes[name]
-        if shape != own_shape:
-            raise ArgumentError(
-                f"cannot refit {name!r}: it has shape {own_shape} at the source and {shape} at the target"
-            )
-        if t.dtype != own.dtype and not cast:
-            raise ArgumentError(
-                f"cannot refit {name!r}: it is {own.dtype} at the source and {t.dtype} at the target; "
-                "say cast=True to convert"
-            )
+
+
+def _must_agree(
+    name: str, have: Held, need: Held, cast: bool
+) -> tuple[tuple[int, ...], tuple[str, str]]:
+    """The shape that both sides give a tensor, and its dtypes."""
+    (shape, t), (own_shape, own) = need.shapes[name], have.shapes[name]
+    if shape != own_shape:
+        raise ArgumentError(
+            f"cannot refit {name!r}: it has shape {own_shape} at the source and {shape} at the target"
+        )
+    if t.dtype != own.dtype and not cast:
+        raise ArgumentError(
+            f"cannot refit {name!r}: it is {own.dtype} at the source and {t.dtype} at the target; "
+            "say cast=True to convert"
+        )
+    return shape, (own.dtype.name, t.dtype.name)
 
 
 def _pair(group: _Group, have: Held, need: Held) -> Pair:
     """The pair of a group: meet the tiles once, then put ranks and bases of all instances into rows."""
     first = group.names[0]
     (shape, t), (_, own) = need.shapes[first], have.shapes[first]
-    patterns = [have.patterns[have.seats[p].pattern] for p, _ in group.source[0]]
+    patterns = [have.patterns[have.seats[p].pattern] for p in group.sides[0][0]]
     source_tiles, source_tile = np.unique(np.concatenate(patterns), return_inverse=True)
     target_tiles, target_tile = np.unique(
-        need.patterns[need.seats[group.target[0][0]].pattern], return_inverse=True
+        need.patterns[need.seats[group.sides[1][0][0]].pattern], return_inverse=True
     )
     sizes = own.dtype.itemsize, t.dtype.itemsize
     try:
@@ -164,36 +187,30 @@ def _pair(group: _Group, have: Held, need: Held) -> Pair:
     entry = np.repeat(np.arange(len(patterns)), [len(pattern) for pattern in patterns])
     made = Pair(
         tuple(group.names), shape, (own, t), meeting,
-        _holders(have, group.source, source_tile, entry),
-        _holders(need, [(one,) for one in group.target], target_tile, np.zeros_like(target_tile)),
+        _holders(have, group, 0, source_tile, entry),
+        _holders(need, group, 1, target_tile, np.zeros_like(target_tile)),
         *_requests(meeting, target_tile), min(sizes),
     )  # fmt: skip
     return made
 
 
-def _holders(
-    held: Held, instances: list[tuple[tuple[int, int], ...]], tile: Ints, entry: Ints
-) -> Holders:
+def _holders(held: Held, group: _Group, side: int, tile: Ints, entry: Ints) -> Holders:
     ranks, bases = _Rows(), _Rows()
-    known: dict[tuple[int, ...], tuple[int, int]] = {}
     rows = []
-    for entries in instances:
-        chosen = tuple([seat for seat, _ in entries])
-        found = known.get(chosen)
-        if found is None:
-            seats = [held.seats[p] for p in chosen]
-            found = known[chosen] = (
+    for chosen in group.sides[side]:
+        seats = [held.seats[one] for one in chosen]
+        rows.append(
+            (
                 ranks.of(tuple(seat.ranks for seat in seats)),
                 bases.of(tuple(seat.bases for seat in seats)),
             )
-        rows.append(found)
-    of = np.array(rows, dtype=np.int64)
+        )
+    of = np.array(rows, dtype=np.int64)[np.array(group.chosen, dtype=np.int64)[:, side]]
     return Holders(
         tile.reshape(-1).astype(np.int64), entry,
         np.stack([np.concatenate([held.ranks[k] for k in key]) for key in ranks.number]),
         np.stack([np.concatenate([held.bases[k] for k in key]) for key in bases.number]),
-        of[:, 0], of[:, 1],
-        np.array([[stored for _, stored in entries] for entries in instances], dtype=np.int64),
+        of[:, 0], of[:, 1], np.array(group.stored[side], dtype=np.int64),
     )  # fmt: skip
 
 
