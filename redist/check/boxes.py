@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -112,10 +113,12 @@ class Boxes:
                 continue
             front = n_dims - len(shape)
             sizes = ((0,) * front + tuple(lo), (1,) * front + tuple(shape))
-            made.append(
-                (buffer, number[name], itemsize, offset, *sizes, (0,) * front + tuple(steps))
-            )
+            row = (buffer, number[name], itemsize, offset, *sizes, (0,) * front + tuple(steps))
+            made.append(row)
         try:
+            numbers = [(*row[:4], *row[4], *row[5], *row[6]) for row in made]
+            for row in (*numbers, *shapes.values(), *((rank, size) for rank, _, size in found)):
+                list(map(index, row))  # nothing is rounded
             rows = np.array(made, dtype=box_dtype(n_dims))
             ranks = np.array([rank for rank, _, _ in found], dtype=np.int64)
             n_bytes = np.array([size for _, _, size in found], dtype=np.int64)

@@ -198,7 +198,7 @@ def _from_arrays(path: Path) -> Manifest:
                 numbers = (file[f"{name}_{what}"] for what in ("ranks", "sizes", "boxes"))
                 sides.append(Boxes(tensors, words["buffers"], *numbers))
             return as_runs(file["runs"]), sides[0], sides[1]
-    except (AttributeError, BadZipFile, KeyError, TypeError, ValueError) as problem:
+    except (AttributeError, BadZipFile, EOFError, KeyError, TypeError, ValueError) as problem:
         raise ReadError(f"cannot read {str(path)!r} as a manifest: {problem}") from None
 
 
@@ -206,7 +206,7 @@ def _array(path: Path) -> Any:
     """Runs in a file of NumPy; the file is mapped, not read at once."""
     try:
         return np.load(path, allow_pickle=False, mmap_mode="r")
-    except ValueError as problem:
+    except (EOFError, ValueError) as problem:
         raise ReadError(f"cannot read {str(path)!r}: {problem}") from None
 
 

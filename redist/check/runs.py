@@ -111,9 +111,17 @@ def as_runs(runs: Any) -> Rows:
         wrong = next((n for n, row in enumerate(given) if len(row) not in (6, 9)), None)
         if wrong is not None:
             raise ArgumentError(f"cannot use run {wrong}, {given[wrong]}: need 6 or 9 numbers")
-        return np.array([(*row, 1, 0, 0)[:9] for row in given], dtype=RUN)
-    except (OverflowError, TypeError, ValueError) as problem:
+        table = np.array([(*row, 1, 0, 0)[:9] for row in given]).reshape(-1, 9)
+    except (TypeError, ValueError) as problem:
         raise ArgumentError(f"cannot use runs: {problem}; give rows of whole numbers") from None
+    if len(table) and (table.dtype.kind != "i" or np.abs(table[:, :2]).max() >= 2**31):
+        raise ArgumentError(
+            "cannot use runs: give rows of whole numbers within 64 bits, of rounds within 32"
+        )
+    out = np.empty(len(table), dtype=RUN)
+    for name, column in zip(FIELDS, table.T, strict=True):
+        out[name] = column
+    return out
 
 
 class _Judging:

@@ -16,6 +16,7 @@ Run = tuple[int, ...]
 """Round, source buffer, offset, target buffer, offset, bytes, count, source step, target step."""
 Tag = tuple[int, int, int]
 """What a byte of a buffer is: tensor, element, byte in it."""
+Tile = tuple[tuple[int, int], ...]
 NOTHING: Tag = (-1, 0, 0)
 
 
@@ -94,7 +95,12 @@ def fill(side: Side, rng: random.Random, ranks: range, copies: bool) -> None:
 
 
 def lay_out(
-    side: Side, rng: random.Random, rank: int, called: str, name: str, tiles: list[tuple[tuple[int, int], ...]]
+    side: Side,
+    rng: random.Random,
+    rank: int,
+    called: str,
+    name: str,
+    tiles: list[Tile],
 ) -> None:
     """Put boxes into one buffer: one behind another, rows beside each other, with gaps, transposed."""
     item = side.item

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,3 +202,50 @@ def test_unreadable_files(redist: Run, tmp_path: Path, command: str) -> None:
     done = redist(command, str(path))
     assert done.status == 2
     assert "binary.json" in done.one_line()
+
+
+MANIFEST = """\
+{"tensor": ["w", [4, 6], 2]}
+{"source": [0, "w", 48]}
+{"source_box": [0, "w", [0, 0], [4, 6], 0]}
+{"target": [1, "w", 48]}
+{"target_box": [0, "w", [0, 0], [4, 6], 0]}
+{"run": [0, 0, 0, 0, 0, 24]}
+"""
+REST = '{"run": [0, 0, 24, 0, 24, 24]}\n'
+
+
+def test_manifests_of_runs_are_judged(redist: Run, tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text(MANIFEST + REST, encoding="utf-8")
+    done = redist("check", str(path))
+    assert done.status == 0
+    assert done.out.startswith("right      2 runs write each byte of 1 target box once")
+    assert "received   48 B = 1.00 x lower bound" in done.out
+    assert re.search(r"^ +1 +48 B +48 B +0 B +48 B$", done.out, re.MULTILINE)
+    full = redist("check", str(path), "--limit", "40B")
+    assert full.status == 1
+    assert "wrong      too much in a round: rank 0 sends and receives 48 B in round 0" in full.out
+    path.write_text(MANIFEST, encoding="utf-8")
+    done = redist("check", str(path), "--limit", "24B")
+    assert done.status == 1
+    assert "never written: byte 24 of 'w' on rank 1, w[2, 0], 24 bytes (1 box)" in done.out
+
+
+def test_manifests_on_standard_input(redist: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = io.BytesIO((MANIFEST + REST).encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    assert redist("check", "-").status == 0
+
+
+def test_wrong_manifests_and_options_are_one_line(
+    redist: Run, stored: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text(MANIFEST + '{"run": 1}\n', encoding="utf-8")
+    assert "cannot use runs" in redist("check", str(path)).one_line()
+    path.write_text(MANIFEST, encoding="utf-8")
+    assert "--smt2" in redist("check", str(path), "--smt2", "x").one_line()
+    assert "40G" in redist("check", str(path), "--limit", "40G").one_line()
+    assert "its own limit" in redist("check", str(stored("even")), "--limit", "1GiB").one_line()
+    assert "No such file" in redist("check", str(tmp_path / "none.npz")).one_line()
