@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from redist.errors import PeerError
 from redist.runtime.copies.addresses import Addresses, array_at
+from redist.runtime.cuda.arrays import on_stream
 from redist.runtime.ranks.long_wait import TIMEOUT_S, check_timeout
 from redist.runtime.refit.arrival import COPY
 from redist.runtime.refit.bound import BoundRefit, Options, Tiles
@@ -89,12 +90,10 @@ class TorchRanks:
     @contextlib.contextmanager
     def on_stream(self) -> Iterator[None]:
         """**Local.** PyTorch's current stream is CuPy's, where both have a GPU."""
-        cupy = _cupy()
-        if cupy is None:
+        if not torch.cuda.is_initialized():
             yield
             return
-        device, stream = torch.cuda.current_device(), torch.cuda.current_stream()
-        with cupy.cuda.Device(device), cupy.cuda.ExternalStream(stream.cuda_stream, device):
+        with on_stream(torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream):
             yield
 
     @contextlib.contextmanager
@@ -186,17 +185,6 @@ class TorchRanks:
 
     def close(self) -> None:
         """**Local.** There is nothing to free."""
-
-
-def _cupy() -> Any:
-    """**Local.** CuPy, if this process uses a GPU and has it."""
-    if not torch.cuda.is_initialized():
-        return None
-    try:
-        import cupy
-    except ImportError:
-        return None
-    return cupy
 
 
 _ABANDONED: list[Any] = []

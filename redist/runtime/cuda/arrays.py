@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,18 @@ def current_stream() -> Any:
     import cupy
 
     return cupy.cuda.get_current_stream()
+
+
+@contextlib.contextmanager
+def on_stream(device: int, stream: int) -> Iterator[None]:
+    """**Local.** Let CuPy work on another library's stream, by its address; without CuPy nothing changes."""
+    try:
+        import cupy
+    except ImportError:
+        yield
+        return
+    with cupy.cuda.Device(device), cupy.cuda.ExternalStream(stream, device):
+        yield
 
 
 def overlap(a: Any, b: Any) -> bool:
