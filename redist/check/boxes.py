@@ -116,9 +116,10 @@ class Boxes:
             row = (buffer, number[name], itemsize, offset, *sizes, (0,) * front + tuple(steps))
             made.append(row)
         try:
-            numbers = [(*row[:4], *row[4], *row[5], *row[6]) for row in made]
-            for row in (*numbers, *shapes.values(), *((rank, size) for rank, _, size in found)):
-                list(map(index, row))  # nothing is rounded
+            numbers: list[Sequence[int]] = [(*row[:4], *row[4], *row[5], *row[6]) for row in made]
+            numbers += [*shapes.values(), *((rank, size) for rank, _, size in found)]
+            for one in numbers:
+                tuple(index(n) for n in one)  # so that nothing is rounded
             rows = np.array(made, dtype=box_dtype(n_dims))
             ranks = np.array([rank for rank, _, _ in found], dtype=np.int64)
             n_bytes = np.array([size for _, _, size in found], dtype=np.int64)

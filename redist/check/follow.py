@@ -172,7 +172,7 @@ class Follower:
         wire, good = self._alike(b, come, to)
         if self.casts:
             inside = ~(self._leaves(self.target, b.target, b.target_step, b, to, wire))
-            inside &= ~self._leaves(self.source, b.source, b.source_step, b, come, wire)
+            inside &= ~(good & self._leaves(self.source, b.source, b.source_step, b, come, wire))
             self.found.add(OUT, b.take(~inside))
             b, to, come = b.take(inside), to.take(inside), come.take(inside)
             wire, good = wire[inside], good[inside]

@@ -22,10 +22,12 @@ from redist.torch.redistribute import plan_for, redistribute
 from redist.torch.run_plan import TorchPlan
 
 if TYPE_CHECKING:
+    from redist.torch.checkpoints import checkpoint_transfer
     from redist.torch.global_arrays import from_global, to_global
 
 __all__ = [
     "TorchPlan",
+    "checkpoint_transfer",
     "from_global",
     "mesh_of",
     "placements_of",
@@ -38,7 +40,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs MPI when it is first used."""
+    """Import what needs MPI, or is not always needed, when it is first used."""
+    if name == "checkpoint_transfer":
+        return getattr(import_module("redist.torch.checkpoints"), name)
     if name in ("from_global", "to_global"):
         return getattr(import_module("redist.torch.global_arrays"), name)
     raise AttributeError(f"module 'redist.torch' has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 import warnings
@@ -11,9 +12,11 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 from numpy.typing import NDArray
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import MetadataIndex, TensorStorageMetadata
 
-from redist.errors import LayoutError, ReadError
+from redist.check.boxes import Boxes, BoxRow, BufferRow, c_strides
+from redist.check.copies import copied
+from redist.errors import ArgumentError, LayoutError, ReadError
 from redist.layout.dtype import DType
 from redist.text.columns import one_line
 from redist.torch.layouts import from_torch
@@ -117,3 +120,50 @@ def read_dcp(folder: str) -> Read:
     except Exception as problem:  # PyTorch raises many kinds
         raise ReadError(f"cannot read {folder!r}: {one_line(problem)[:300]}") from problem
     return {name: _as_numpy(folder, name, one) for name, one in tensors.items()}, {}, left_out
+
+
+def checkpoint_transfer(folder: str) -> tuple[list[tuple[int, ...]], Boxes, Boxes]:
+    """**Local.** What a load of a distributed checkpoint copies, for :func:`redist.check_runs`.
+
+    The source is the chunks that files have, one buffer each; its ranks are those that wrote them. The
+    target is every tensor whole, on a rank behind all of them. So gaps and overlaps of chunks, and chunks
+    without a file, are faults. Only ``.metadata`` is read, which is a pickle: reading it can run code.
+    """
+    reader = dcp.FileSystemReader(folder)
+    try:
+        metadata = reader.read_metadata()
+        stored = metadata.storage_data or {}
+        files = {at.relative_path for at in stored.values()}
+    except Exception as problem:  # PyTorch raises many kinds
+        raise ReadError(f"cannot read {folder!r}: {one_line(problem)[:300]}") from problem
+    rank_of = {file: int((re.findall(r"\d+", file) or [0])[0]) for file in files}
+    reading = max(rank_of.values(), default=-1) + 1
+    shapes: dict[str, tuple[int, ...]] = {}
+    chunks: list[BufferRow] = []
+    held: list[BoxRow] = []
+    wholes: list[BufferRow] = []
+    asked: list[BoxRow] = []
+    runs: list[tuple[int, ...]] = []
+    for name, one in metadata.state_dict_metadata.items():
+        if not isinstance(one, TensorStorageMetadata):
+            continue
+        whole, item = tuple(one.size), one.properties.dtype.itemsize
+        shapes[name] = whole
+        strides = c_strides(whole, item)
+        for chunk in one.chunks:
+            lo, shape = tuple(chunk.offsets), tuple(chunk.sizes)
+            file = stored.get(MetadataIndex(name, chunk.offsets))
+            rank = 0 if file is None else rank_of[file.relative_path]
+            if file is not None:
+                held.append((len(chunks), name, lo, shape, 0, None, item))
+            begin = sum(a * b for a, b in zip(lo, strides, strict=True))
+            for at, to, *rest in copied(shape, item, (0, c_strides(shape, item)), (begin, strides)):
+                here, there = rest[2], rest[3]
+                runs.append((0, len(chunks), at, len(wholes), to, *rest[:2], here, there))
+            chunks.append((rank, f"{name}{list(lo)}", math.prod(shape) * item))
+        asked.append((len(wholes), name, (0,) * len(whole), whole, 0, None, item))
+        wholes.append((reading, name, math.prod(whole) * item))
+    try:
+        return runs, Boxes.of(shapes, chunks, held), Boxes.of(shapes, wholes, asked)
+    except ArgumentError as problem:
+        raise ReadError(f"cannot judge {folder!r}: {problem}") from None

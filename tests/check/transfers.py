@@ -26,16 +26,21 @@ class Side:
 
     tensors: dict[str, tuple[int, ...]]
     item: int
+    own: dict[str, int] = field(default_factory=dict)
+    """Itemsizes of tensors that have others; the same on both sides."""
     buffers: list[BufferRow] = field(default_factory=list)
     boxes: list[BoxRow] = field(default_factory=list)
+
+    def item_of(self, name: str) -> int:
+        return self.own.get(name, self.item)
 
     def made(self) -> Boxes:
         return Boxes.of(self.tensors, self.buffers, self.boxes)
 
     def tags(self) -> list[list[Tag]]:
         out = [[NOTHING] * n for _, _, n in self.buffers]
-        for _, buffer, at, tag in self.elements():
-            for byte in range(self.item):
+        for number, buffer, at, tag in self.elements():
+            for byte in range(self.boxes[number][6]):
                 out[buffer][at + byte] = (*tag, byte)
         return out
 
@@ -69,7 +74,8 @@ def random_problem(rng: random.Random) -> Problem:
         for name in "abc"[: rng.randint(1, 3)]
     }
     items = rng.choice([(1, 1), (2, 2), (2, 2), (4, 4), (4, 2), (2, 4)])
-    sides = [Side(tensors, item) for item in items]
+    own = {name: rng.choice([1, 2, 4]) for name in tensors if items[0] == items[1]}
+    sides = [Side(tensors, item, own) for item in items]
     n_ranks = rng.randint(1, 4)
     for side in sides:
         first = rng.choice([0, 0, n_ranks])
@@ -103,7 +109,7 @@ def lay_out(
     tiles: list[Tile],
 ) -> None:
     """Put boxes into one buffer: one behind another, rows beside each other, with gaps, transposed."""
-    item = side.item
+    item = side.item_of(name)
     buffer = len(side.buffers)
     pad = rng.choice([0, 0, 1, 2]) * item
     at = rng.choice([0, item, 3])
@@ -137,7 +143,7 @@ def right_runs(source: Side, target: Side, rng: random.Random) -> list[Run]:
     held: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for _, buffer, at, tag in source.elements():
         held[tag].append((buffer, at))
-    wire = min(source.item, target.item)
+    cast, names = source.item != target.item, list(source.tensors)
     blocks: list[list[int]] = []
     apart, once = rng.choice([0.0, 0.1, 0.5]), rng.choice([0.0, 0.1, 1.0])
     last_from = None
@@ -146,10 +152,12 @@ def right_runs(source: Side, target: Side, rng: random.Random) -> list[Run]:
         near = [one for one in held[tag] if one[0] == last_from]
         come, place = rng.choice(near or held[tag])
         last_from = come
+        wire = min(one.item_of(names[tag[0]]) for one in (source, target))
         if blocks and rng.random() >= apart:
             from_, start, to, begin, n = blocks[-1]
-            goes_on = (from_, start + n // wire * source.item) == (come, place)
-            if goes_on and (to, begin + n // wire * target.item) == (buffer, at):
+            here, there = (n // wire * one.item if cast else n for one in (source, target))
+            goes_on = (from_, start + here) == (come, place)
+            if goes_on and (to, begin + there) == (buffer, at):
                 blocks[-1][4] += wire
                 continue
         blocks.append([come, place, buffer, at, wire])
@@ -262,5 +270,6 @@ def least_bytes(problem: Problem) -> Counter[int]:
     for _, buffer, _, tag in target.elements():
         rank = target.buffers[buffer][0]
         if (rank, tag) not in held:
-            out[rank] += min(source.item, target.item)
+            name = list(source.tensors)[tag[0]]
+            out[rank] += min(source.item_of(name), target.item_of(name))
     return out
