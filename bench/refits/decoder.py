@@ -172,11 +172,33 @@ DECODERS = {
 """As Qwen3-14B and Qwen3-30B-A3B are."""
 
 
-def values(name: str, shape: Shape, version: int, torch: Any, device: str = "cpu") -> Any:
-    """What a named tensor holds of a version: 16 bits for each element, other ones in every tensor."""
+BLOCK = 2**24
+"""Elements that are made at once."""
+
+
+def blocks(
+    there: Any, name: str, shape: Shape, part: Slices, version: int, torch: Any
+) -> Iterator[tuple[Any, Any]]:
+    """Rows of a tensor's part, as 16-bit integers, and what they hold of a version; all on one device.
+
+    Elements differ within a tensor, between tensors and between versions.
+    """
     seed = sum((k + 1) * ord(letter) for k, letter in enumerate(name)) + 7919 * version
-    line = torch.arange(_size(shape), dtype=torch.int32, device=device)
-    return ((line * 40503 + seed * 2654) >> 3).to(torch.int16).reshape(shape)
+    ranges = [range(*cut.indices(n)) for cut, n in zip(part, shape, strict=True)]
+    rows, columns = ranges[0], (ranges[1] if len(shape) > 1 else range(1))
+    table = there.view(torch.int16)
+    while table.ndim > 2:
+        table = table.squeeze(0)
+    if table.ndim == 1:
+        table = table.unsqueeze(1)
+    width = shape[1] if len(shape) > 1 else 1
+    j = torch.arange(columns.start, columns.stop, dtype=torch.int32, device=there.device)
+    step = max(1, BLOCK // len(columns))
+    for lo in range(rows.start, rows.stop, step):
+        hi = min(rows.stop, lo + step)
+        i = torch.arange(lo, hi, dtype=torch.int32, device=there.device)[:, None] * width + j
+        found = ((i * 40503 + seed * 2654) >> 3).to(torch.int16)
+        yield table[lo - rows.start : hi - rows.start], found
 
 
 def parts_of(decoder: Decoder, rank: int, tp: int) -> Iterator[tuple[str, str, Slices, Slices]]:

@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 import redist
 from bench.peers.torch import slowest_of
-from bench.refits.decoder import BY_COLUMNS, SMALL, TINY, Decoder, parts_of, values
+from bench.refits.decoder import BY_COLUMNS, SMALL, TINY, Decoder, blocks, parts_of
 from bench.report.figures import in_turn, timed
 from bench.report.job import say
 from redist.layout.tiles import tile_shapes
@@ -71,17 +71,19 @@ class Race:
         """**Local.** Train: every element of a version is another one."""
         for name, weight in self.state.items():
             part = self.decoder.trained_part(name, redist.Mesh({"dp": TRAINERS}), self.rank)
-            whole = values(name, self.decoder.shapes()[name], version, torch)
-            weight.to_local().view(torch.int16).copy_(whole[part])
+            assert part is not None
+            shape = self.decoder.shapes()[name]
+            for rows, found in blocks(weight.to_local(), name, shape, part, version, torch):
+                rows.copy_(found)
 
     def is_right(self, version: int) -> bool:
         """**Collective.** Whether all engines have a version, bit for bit."""
         good = True
         if not self.trains:
             for name, stored, to, of in parts_of(self.decoder, self.place, ENGINES):
-                whole = values(name, self.decoder.shapes()[name], version, torch)
-                have = self.weights[stored].view(torch.int16)[to].reshape(whole[of].shape)
-                good = good and torch.equal(have, whole[of])
+                shape, there = self.decoder.shapes()[name], self.weights[stored][to]
+                for rows, found in blocks(there, name, shape, of, version, torch):
+                    good = good and torch.equal(rows, found)
         wrong = torch.tensor(int(not good))
         dist.all_reduce(wrong)
         return not wrong.item()

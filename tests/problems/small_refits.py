@@ -96,7 +96,7 @@ class SmallRefit:
                     )  # fmt: skip
                     found += 1
 
-    def runs(self, rank: int, sends: bool = False) -> Any:
+    def runs(self, rank: int, *, sends: bool = False) -> Any:
         """Records of what a rank receives, or sends."""
         rows = []
         for number, sender, tensor, offset, step, receiver, to, at, apart, n_bytes, n in self._all:

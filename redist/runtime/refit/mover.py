@@ -52,7 +52,7 @@ class PlanOfRuns(Protocol):
     def digest(self) -> str:
         """Equal if plans are."""
 
-    def runs(self, rank: int, sends: bool = False) -> Runs:
+    def runs(self, rank: int, *, sends: bool = False) -> Runs:
         """What a rank receives, or sends."""
 
 

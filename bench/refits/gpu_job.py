@@ -1,0 +1,235 @@
+"""The job of ``python -m bench refit gpu``: trainers and engines that share a GPU, or else a host.
+
+Tiles of a rank lie in one allocation, which others open once. Ways run in turn; the clock runs from a barrier
+behind the last write of the trainers to one before the first use by the engines.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from mpi4py import MPI
+
+import redist
+from bench.refits.decoder import DECODERS, TINY, Decoder, blocks, parts_of
+from bench.refits.memory import OnGpu, OnHost
+from bench.report.figures import timed
+from bench.report.job import say
+from redist.layout.tiles import tile_shapes
+from redist.runtime.refit.bind import bind
+
+TRAINERS = 4
+OURS, KEPT, RAW, WHOLE = "redist, in place", "redist, old weights kept", "raw copy", "whole tensors"
+ALIGN = 256
+PACKED_BYTES = 10**9
+"""Whole tensors are gathered and handed on so many bytes at a time."""
+Pairs = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+class Colocated:
+    """Trainers and engines that share a device. Making one is **collective**."""
+
+    def __init__(self, decoder: Decoder, engines: int, memory: type[OnGpu] | type[OnHost]) -> None:
+        self.comm, self.decoder, self.memory = MPI.COMM_WORLD, decoder, memory
+        self.rank, self.engines = self.comm.rank, engines
+        self.train = redist.Mesh(dp=2, tp=TRAINERS // 2)
+        serve = redist.Mesh({"tp": engines}, ranks=range(TRAINERS, TRAINERS + engines))
+        self.trains, self.place = self.rank < TRAINERS, self.rank - TRAINERS
+        self.plan = redist.refit(decoder.trained(self.train), decoder.served(serve))
+        side = self.plan.source if self.trains else self.plan.target
+        types = {name: t for name, t in side.types.items() if self.rank in t.mesh.ranks}
+        shapes = {name: tile_shapes(t)[self.rank] for name, t in types.items()}
+        self.own = memory(sum(map(_padded, shapes.values())))
+        self.tiles = carved(self.own.bytes, shapes)
+        self.told = self.comm.allgather((shapes, self.own.handle()))
+        self.opened = {rank: memory.opened(self.told[rank][1])
+                       for rank in range(TRAINERS) if rank != self.rank}  # fmt: skip
+        self.bound: Any = None
+        self._buckets: list[tuple[Pairs, Pairs]] = []
+
+    @property
+    def target_bytes(self) -> int:
+        """Of the tiles of all engines."""
+        return sum(2 * math.prod(s) for shapes, _ in self.told[TRAINERS:] for s in shapes.values())
+
+    def fill(self, version: int) -> None:
+        """**Local.** Train, and wait until all is written; engines forget what they have."""
+        if not self.trains:
+            self.own.bytes.fill_(0)
+        for name, tile in self.tiles.items() if self.trains else ():
+            part = self.decoder.trained_part(name, self.train, self.rank)
+            assert part is not None
+            shape = self.decoder.shapes()[name]
+            for rows, found in blocks(tile, name, shape, part, version, torch):
+                rows.copy_(found)
+        self.memory.wait()
+
+    def is_right(self, version: int) -> bool:
+        """**Collective.** Whether all engines have a version, bit for bit."""
+        good = True
+        for name, stored, to, of in (
+            () if self.trains else parts_of(self.decoder, self.place, self.engines)
+        ):
+            shape, there = self.decoder.shapes()[name], self.tiles[stored][to]
+            for rows, found in blocks(there, name, shape, of, version, torch):
+                good = good and torch.equal(rows, found)
+        return bool(self.comm.allreduce(int(good), MPI.MIN))
+
+    def bind(self, commit: str) -> None:
+        """**Collective.** Bind the plan."""
+        send, receive = (self.tiles, None) if self.trains else (None, self.tiles)
+        self.bound = bind(self.plan, send, receive, commit=commit, transport="ipc")
+
+    def close(self) -> None:
+        """**Collective.** Let go what was bound or packed."""
+        if self.bound is not None:
+            self.bound.close()
+        self.bound = None
+        self._buckets.clear()
+        self.comm.Barrier()
+
+    def ours(self, version: int) -> None:
+        """**Collective.** A refit: every engine starts one kernel, which reads the trainers' tiles."""
+        self.bound.send(version) if self.trains else self.bound.receive()
+
+    def raw(self, version: int) -> None:
+        """**Collective.** Every engine copies as many bytes as its tiles have, contiguous."""
+        at, left = 0, 0 if self.trains else self.own.bytes.numel()
+        for k in range(TRAINERS) if left else ():
+            source = self.opened[(k + self.place) % TRAINERS]
+            n = min(source.numel(), left)
+            self.own.bytes[at : at + n].copy_(source[:n])
+            at, left = at + n, left - n
+        self.memory.wait()
+
+    def pack(self) -> None:
+        """**Collective.** Prepare whole tensors: what the first trainer gathers, what engines keep."""
+        shapes = self.decoder.shapes()
+        buckets = list(bucketed(shapes, PACKED_BYTES))
+        packed = self.memory(max(sum(_padded(shapes[name]) for name in some) for some in buckets))
+        handle = self.comm.bcast(packed.handle())
+        there = packed.bytes if self.rank == 0 else self.memory.opened(handle)
+        tiles = {0: self.tiles} if self.rank == 0 else {}
+        for rank, memory in self.opened.items() if self.rank == 0 else ():
+            tiles[rank] = carved(memory, self.told[rank][0])
+        for names in buckets:
+            whole = carved(there, {name: shapes[name] for name in names})
+            gathers: Pairs = []
+            keeps: Pairs = []
+            for name in names:
+                seen = set()
+                for rank, held in tiles.items():
+                    part = self.decoder.trained_part(name, self.train, rank)
+                    if part is not None and str(part) not in seen:
+                        seen.add(str(part))
+                        gathers.append((whole[name][part], held[name]))
+                if not self.trains:
+                    stored, to, of = self.decoder.served_part(name, self.engines, self.place)
+                    target = self.tiles[stored][to]
+                    keeps.append((target, whole[name][of].reshape(target.shape)))
+            self._buckets.append((gathers, keeps))
+        self._held = packed
+
+    def whole_tensors(self, version: int) -> None:
+        """**Collective.** Gather whole tensors, hand them on, narrow and copy: bucket by bucket."""
+        for pairs in self._buckets:
+            for some in pairs:
+                for to, of in some:
+                    to.copy_(of)
+                self.memory.wait()
+                self.comm.Barrier()
+
+
+def bucketed(shapes: Mapping[str, tuple[int, ...]], n_bytes: int) -> Iterator[list[str]]:
+    """Names in order, as many at a time as take this many bytes.
+
+    >>> list(bucketed({"a": (300,), "b": (4,), "c": (200,)}, 1024))
+    [['a', 'b'], ['c']]
+    """
+    some: list[str] = []
+    taken = 0
+    for name, shape in shapes.items():
+        if some and taken + _padded(shape) > n_bytes:
+            yield some
+            some, taken = [], 0
+        some.append(name)
+        taken += _padded(shape)
+    if some:
+        yield some
+
+
+def _padded(shape: tuple[int, ...]) -> int:
+    """Bytes of a tensor of bf16 and of what is left free behind it."""
+    return -(-2 * math.prod(shape) // ALIGN) * ALIGN
+
+
+def carved(memory: torch.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    """Tensors of bf16, one behind another in a block of bytes."""
+    found, at = {}, 0
+    for name, shape in shapes.items():
+        n_bytes = 2 * math.prod(shape)
+        found[name] = memory[at : at + n_bytes].view(torch.bfloat16).view(shape)
+        at += _padded(shape)
+    return found
+
+
+def measure(model: str, engines: int, repeat: int, device: str) -> dict[str, Any]:
+    """All ways in turn, each checked first. **Collective.**"""
+    memory = OnGpu if device == "cuda" else OnHost
+    comm = MPI.COMM_WORLD
+    rate = 0.0
+    if comm.rank == 0:
+        rate = memory.copy_rate(2**30 if device == "cuda" else 2**24)
+    rate = comm.bcast(rate)
+    colocated = Colocated(DECODERS.get(model, TINY), engines, memory)
+    copies = model != "30B"  # two more sets of these weights find no room
+    ways: dict[str, tuple[Callable[[], None], Callable[[int], None]]] = {
+        OURS: (partial(colocated.bind, "in place"), colocated.ours),
+        RAW: (lambda: None, colocated.raw),
+    }
+    if copies:
+        ways[KEPT] = partial(colocated.bind, "copy"), colocated.ours
+        ways[WHOLE] = colocated.pack, colocated.whole_tensors
+    rows = {}
+    for version, (way, (prepare, work)) in enumerate(ways.items(), 1):
+        colocated.fill(version)
+        before = _least_free(comm, memory)
+        prepare_s = timed(prepare)[0]
+        first_s = _slowest(comm, partial(work, version))
+        more_bytes = before - _least_free(comm, memory)
+        is_right = way == RAW or colocated.is_right(version)
+        seconds = [_slowest(comm, partial(work, version)) for _ in range(repeat)]
+        rows[way] = {
+            "right": is_right, "prepare_s": prepare_s, "first_s": first_s, "seconds": seconds,
+            "more_bytes": more_bytes,
+        }  # fmt: skip
+        colocated.close()
+        memory.free_bytes()
+        say(f"refit gpu: {way}: {rows[way]}")
+    return {
+        "model": model, "engines": engines, "repeat": repeat, "bytes": colocated.target_bytes,
+        "copy_bytes_per_s": rate, "tensors": len(colocated.plan.names), "rows": rows,
+        "torch": torch.__version__.partition("+")[0], "mps": bool(os.environ.get("CUDA_MPS_PIPE_DIRECTORY")),
+    }  # fmt: skip
+
+
+def _least_free(comm: MPI.Comm, memory: type[OnGpu] | type[OnHost]) -> int:
+    """**Collective.** What nobody uses, when all pools have given back what they can."""
+    memory.free_bytes()
+    comm.Barrier()
+    return int(comm.allreduce(memory.free_bytes(), MPI.MIN))
+
+
+def _slowest(comm: MPI.Comm, work: Callable[[], Any]) -> float:
+    """**Collective.** Seconds from one barrier to the next."""
+    comm.Barrier()
+    start = time.perf_counter()
+    work()
+    comm.Barrier()
+    return float(comm.allreduce(time.perf_counter() - start, MPI.MAX))
