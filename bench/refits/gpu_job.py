@@ -18,14 +18,13 @@ from mpi4py import MPI
 
 import redist
 from bench.refits.decoder import DECODERS, TINY, Decoder, blocks, parts_of
+from bench.refits.gpu_race import KEPT, OURS, RAW, TRAINERS, WHOLE
 from bench.refits.memory import OnGpu, OnHost
 from bench.report.figures import timed
 from bench.report.job import say
 from redist.layout.tiles import tile_shapes
 from redist.runtime.refit.bind import bind
 
-TRAINERS = 4
-OURS, KEPT, RAW, WHOLE = "redist, in place", "redist, old weights kept", "raw copy", "whole tensors"
 ALIGN = 256
 PACKED_BYTES = 10**9
 """Whole tensors are gathered and handed on so many bytes at a time."""

@@ -11,7 +11,7 @@ from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
 
 TRAINERS = 4
-OURS, RAW, WHOLE = "redist, in place", "raw copy", "whole tensors"
+OURS, KEPT, RAW, WHOLE = "redist, in place", "redist, old weights kept", "raw copy", "whole tensors"
 OF_COPY, TIMES = 0.7, 3.0
 """Aims: the share of the rate of a contiguous copy, and how many times as long whole tensors take."""
 

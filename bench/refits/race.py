@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from bench.problems.judge import WrongPlanError
-from bench.refits.torch_job import ENGINES, FILES, FULL, OURS, TRAINERS
 from bench.report.figures import met, quartiles
 from bench.report.jobs import found_by, on_torch_ranks
 from bench.report.report import Row, Table, Tables
 from redist.text.units import format_bytes, parse_bytes
 
+TRAINERS, ENGINES = 4, 4
+OURS, BY_MESSAGES, IN_PLACE, FULL, FILES = (
+    "redist", "redist, messages", "redist, in place", "full tensors", "DCP",
+)  # fmt: skip
 AIM = 5.0
+"""How many times as long each rival shall take."""
 
 
 def run(size: str = "2GiB", n: int = 3, limit: str = "256MiB", disk: str = "") -> Tables:

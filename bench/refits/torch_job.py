@@ -19,15 +19,12 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 import redist
 from bench.peers.torch import slowest_of
 from bench.refits.decoder import BY_COLUMNS, SMALL, TINY, Decoder, blocks, parts_of
+from bench.refits.race import BY_MESSAGES, ENGINES, FILES, FULL, IN_PLACE, OURS, TRAINERS
 from bench.report.figures import in_turn, timed
 from bench.report.job import say
 from redist.layout.tiles import tile_shapes
 from tests.programs.torch.together import join
 
-TRAINERS, ENGINES = 4, 4
-OURS, BY_MESSAGES, IN_PLACE, FULL, FILES = (
-    "redist", "redist, messages", "redist, in place", "full tensors", "DCP",
-)  # fmt: skip
 Work = Callable[[int], None]
 
 

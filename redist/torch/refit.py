@@ -51,8 +51,8 @@ def bind(
 
     In a job of 8 ranks, of which 4 train and 4 serve::
 
-        refit = redist.torch.bind(plan, send=state if rank < 4 else None,
-                                  receive=parameters if rank >= 4 else None)
+        refit = plan.bind(send=state if rank < 4 else None,
+                          receive=parameters if rank >= 4 else None, transport="torch")
         refit.send(version=1) if rank < 4 else refit.receive()
 
     ``send`` and ``receive`` are dicts of tensors by the names of stored tensors; of DTensors their local

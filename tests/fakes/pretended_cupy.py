@@ -339,6 +339,7 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         eventQuery=lambda event: 600,
         ipcGetEventHandle=lambda event: b"",
         getDevice=lambda: 0,
+        deviceSynchronize=lambda: [stream.synchronize() for stream in STREAMS.values()],
         getDeviceProperties=lambda number: {"uuid": gpu.encode()},
     )
     things: dict[str, Any] = {

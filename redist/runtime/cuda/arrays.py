@@ -128,6 +128,13 @@ def current_gpu() -> int:
     return int(cupy.cuda.runtime.getDevice())
 
 
+def wait_for_gpu() -> None:
+    """**Local.** Wait until the GPU has done all that this process gave it, on any stream."""
+    import cupy
+
+    cupy.cuda.runtime.deviceSynchronize()
+
+
 def gpu_count() -> int:
     """**Local.** How many GPUs this rank sees."""
     import cupy

@@ -36,6 +36,13 @@ def bind(
 ) -> BoundRefit:
     """**Collective over** ``comm``. Bind a plan to the tiles of this rank.
 
+    >>> import numpy as np, redist
+    >>> side = redist.Weights({"w": "f32[4]"}, redist.Mesh())
+    >>> trained, served = np.arange(4, dtype="f4"), np.zeros(4, "f4")
+    >>> with bind(redist.refit(side, side), {"w": trained}, {"w": served}) as refit:
+    ...     refit.send(version=1), served.tolist()
+    (1, [0.0, 1.0, 2.0, 3.0])
+
     ``send`` and ``receive`` are dicts of arrays by the names of stored tensors, of NumPy, CuPy or PyTorch:
     every tensor that the plan puts on this rank, contiguous, in memory or on one GPU. A rank that
     does not send or receive leaves them out. Ranks of the plan are numbers in ``comm``.

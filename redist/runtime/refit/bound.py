@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from redist.errors import ArgumentError, PeerError, RedistError, RequestError, TransferError
+from redist.runtime.cuda.arrays import wait_for_gpu
 from redist.runtime.refit.arrival import COPY, Handover
 from redist.runtime.refit.mover import AUTO, Mover, PlanOfRuns
 from redist.runtime.refit.ranks import RefitRanks
@@ -59,7 +60,7 @@ class BoundRefit:
       version is None, and nothing must be served before a refit has succeeded.
 
     Beside that a rank has staging for messages, at most ``plan.limit_bytes``: none where ranks share
-    memory and tiles are mapped. Casts take less than 100 MiB more.
+    memory and tiles are mapped. Casts take less than 64 MiB more.
 
     Old weights survive the death of a rank that sends, and every wait for it ends: at once where ranks
     share memory, else when the connection breaks, at the latest after ``timeout_s``. If a rank that serves
@@ -162,8 +163,8 @@ class BoundRefit:
         said = Said(sends, version, bits, self.version, mover.arrival.turn, problem)
         with ranks.on_stream():
             with ranks.operation():
-                if mover.on_gpu:
-                    ranks.finish()  # what was written before may be read
+                if mover.on_gpu and sends:
+                    wait_for_gpu()  # what was written before, on any stream, may be read
                 told: list[Said] = ranks.gather(said)
             asked, changed = agreed(told)
             handover = self._move(asked, changed, [one.turn for one in told])

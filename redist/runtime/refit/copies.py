@@ -30,7 +30,7 @@ Blocks = NDArray[Any]
 
 GATHERED, CASTED, FIRST = 0, 1, 2
 """Buffers of every table: elements to be cast, the same as another dtype; the first of a user."""
-CAST_ELEMS, CAST_ELEMS_ON_GPU = 2**17, 2**24
+CAST_ELEMS, CAST_ELEMS_ON_GPU = 2**17, 2**22
 """Elements that are cast at once: few enough for the cache, or enough for a launch."""
 STREAM_BYTES = 2**22
 """Lists of copies from this size on are written past the cache, if what they write is not read at once."""

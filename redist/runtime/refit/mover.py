@@ -109,7 +109,8 @@ class Mover:
     def _take(self, send: Mapping[str, Any] | None, receive: Mapping[str, Any] | None) -> None:
         rank, most = self.ranks.rank, self.ranks.size - 1
         for side in (self.source, self.target):
-            highest = max((max(t.mesh.ranks) for t in side.types), default=0)
+            meshes = {id(t.mesh): t.mesh for t in side.types}
+            highest = max((max(mesh.ranks) for mesh in meshes.values()), default=0)
             if highest > most:
                 raise RequestError(
                     f"cannot bind the plan: it names rank {highest}, but there are {most + 1} ranks; bind it "
