@@ -98,7 +98,7 @@ def test_every_option_of_the_command_line_is_on_its_page() -> None:
         for option in action.option_strings
         if option.startswith("--") and option != "--help" and option not in text
     }
-    assert len(commands) == 12 and not options
+    assert len(commands) == 13 and not options
     assert all(f"`redist {name}`" in text for name in commands)
     assert f"lists {len(KINDS)} cases" in text
 
