@@ -64,7 +64,9 @@ from redist.pgas.shapes.join import concat, stack
 from redist.pgas.shapes.permute import (
     expand_dims, matrix_transpose, moveaxis, permute_dims, squeeze,
 )  # fmt: skip
-from redist.pgas.shapes.repeat import broadcast_arrays, broadcast_to, meshgrid, tile
+from redist.pgas.shapes.repeat import (
+    broadcast_arrays, broadcast_shapes, broadcast_to, meshgrid, tile,
+)  # fmt: skip
 from redist.pgas.shapes.shift import diff, flip, roll
 from redist.pgas.shapes.take import take, take_along_axis, unstack
 from redist.pgas.shapes.diagonals import tril, triu
@@ -95,7 +97,8 @@ __all__ = [
     "acosh", "add", "all", "allclose", "any", "arange", "argmax", "argmin", "argsort", "array",
     "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "average", "bincount",
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "column_names",
+    "bitwise_xor", "bool", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast",
+    "ceil", "clip", "column_names",
     "complex64", "complex128", "compress", "concat", "conj", "copysign", "corrcoef", "cos", "cosh",
     "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diag", "diff", "digitize", "divide", "e",
     "ein", "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft",
@@ -119,7 +122,7 @@ __all__ = [
 ]  # fmt: skip
 """The names of the standard, Array and what makes arrays from functions and tiles."""
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 
 
 _LATER = {

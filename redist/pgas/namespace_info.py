@@ -11,7 +11,7 @@ from redist.errors import ArgumentError
 from redist.pgas.tiles import devices
 from redist.pgas.tiles.tiled import Tiled
 
-API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 DTYPES: dict[str, Any] = {
     name: getattr(np, name)
     for name in (
@@ -95,9 +95,9 @@ class Info:
         """Always ``cpu``."""
         return "cpu"
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """``cpu``, and this rank's GPUs once CuPy is in use."""
-        return devices.names()
+        return tuple(devices.names())
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         """The dtypes of what is made without one."""

@@ -37,8 +37,8 @@ SAME = (
 )  # fmt: skip
 """Functions of the standard, which NumPy has with the same arguments."""
 SAME_LINALG = (
-    "cross", "det", "diagonal", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "outer",
-    "slogdet", "solve", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "cross", "det", "diagonal", "eig", "eigvals", "inv", "matmul", "matrix_norm", "matrix_power",
+    "matrix_transpose", "outer", "slogdet", "solve", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 )  # fmt: skip
 FIRST = ("a", "A", "x", "m", "ar", "arr", "array", "arrays", "tup", "condition", "ary", "v")
 """How NumPy calls the first argument."""

@@ -118,10 +118,8 @@ INSTEAD = {
     "view": "a.astype(dtype), or a.local.view(dtype) for this rank's tile",
     "itemset": "a[index] = value", "copy": "a.copy()",
     "cond": "s = pgas.linalg.svdvals(a) and s[0] / s[-1]", "multi_dot": "a @ b @ c",
-    "eig": "pgas.linalg.eigh(a) if a is symmetric",
     "lstsq": "x = pgas.linalg.lstsq(a, b), the solution alone; pgas.sum((b - a @ x) ** 2, axis=0) has the "
     "residuals, pgas.linalg.svdvals(a) the singular values",
-    "eigvals": "pgas.linalg.eigvalsh(a) if a is symmetric",
     "LinAlgError": "numpy.linalg.LinAlgError, from which redist's errors of matrices derive",
     "fft2": "pgas.fft.fftn(a, axes=(-2, -1))", "ifft2": "pgas.fft.ifftn(a, axes=(-2, -1))",
     "rfft2": "pgas.fft.rfftn(a, axes=(-2, -1))", "irfft2": "pgas.fft.irfftn(a, axes=(-2, -1))",

@@ -206,9 +206,9 @@ TRIED_OUT = frozenset(
         np.cumprod, np.where, np.einsum, np.sort, np.argsort, np.take_along_axis, np.searchsorted,
         np.clip, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.triu, np.tril,
         np.trace, np.round, np.tensordot, np.vdot, np.outer, np.lexsort, np.roll,
-        np.linalg.qr, np.linalg.svd, np.linalg.eigh, np.linalg.eigvalsh, np.linalg.inv,
-        np.linalg.solve, np.linalg.pinv, np.linalg.norm, np.linalg.vector_norm, np.linalg.slogdet,
-        np.linalg.det, np.linalg.matrix_norm, np.linalg.svdvals, np.nan_to_num,
+        np.linalg.qr, np.linalg.svd, np.linalg.eig, np.linalg.eigvals, np.linalg.eigh, np.linalg.eigvalsh,
+        np.linalg.inv, np.linalg.solve, np.linalg.pinv, np.linalg.norm, np.linalg.vector_norm,
+        np.linalg.slogdet, np.linalg.det, np.linalg.matrix_norm, np.linalg.svdvals, np.nan_to_num,
         np.isclose,
     }
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import NoReturn
 from redist.errors import MissingNameError
 from redist.pgas.global_array import namespace
 from redist.pgas.linalg.decompositions import (
-    cholesky, det, eigh, eigvalsh, inv, matrix_rank, pinv, qr, slogdet, svd, svdvals,
+    cholesky, det, eig, eigh, eigvals, eigvalsh, inv, matrix_rank, pinv, qr, slogdet, svd, svdvals,
 )  # fmt: skip
 from redist.pgas.linalg.equations import lstsq, solve
 from redist.pgas.linalg.norms import matrix_norm, vector_norm
@@ -22,8 +22,8 @@ from redist.pgas.shapes.permute import matrix_transpose
 from redist.pgas.suggestions import explain_missing
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "matmul",
-    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq",
+    "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr",
     "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 _NOT_OFFERED = ("lu", "schur", "expm", "tensorinv", "tensorsolve")

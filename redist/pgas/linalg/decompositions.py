@@ -41,7 +41,7 @@ class Qr(NamedTuple):
 
 
 class Eigh(NamedTuple):
-    """Result of :func:`eigh`."""
+    """Result of :func:`eigh` and :func:`eig`."""
 
     eigenvalues: Array
     eigenvectors: Array
@@ -162,6 +162,32 @@ def eigvalsh(x: T, /) -> T:
     check_matrices("eigvalsh", x, square=True)
     ends = [((x.shape[-1],), real_dtype(x.dtype))]
     return per_matrix("eigvalsh", np.linalg.eigvalsh, x, ends)[0]
+
+
+@asked
+@in_memory
+def eig(x: Array, /) -> Eigh:
+    """**Collective.** Complex eigenvalues and eigenvectors of any square matrices, in no order.
+
+    For symmetric and Hermitian matrices prefer :func:`eigh`.
+    """
+    check_matrices("eig", x, square=True)
+    n, kind = x.shape[-1], np.result_type(x.dtype, np.complex64)
+
+    def both(tile: Tile) -> tuple[Tile, ...]:
+        return tuple(part.astype(kind) for part in np.linalg.eig(tile))
+
+    return Eigh(*per_matrix("eig", both, x, [((n,), kind), ((n, n), kind)]))
+
+
+@asked
+@in_memory
+def eigvals(x: T, /) -> T:
+    """**Collective.** Complex eigenvalues of any square matrices, in no order."""
+    check_matrices("eigvals", x, square=True)
+    kind = np.result_type(x.dtype, np.complex64)
+    function = lambda tile: np.linalg.eigvals(tile).astype(kind)  # noqa: E731
+    return per_matrix("eigvals", function, x, [((x.shape[-1],), kind)])[0]
 
 
 @asked

@@ -59,30 +59,39 @@ def spread(x: T, t: ArrayType) -> T:
     return x.new(t, tile)
 
 
+def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
+    """**Local.** The shape that arrays of these shapes have together.
+
+    >>> broadcast_shapes((8, 1, 3), (4, 1))
+    (8, 4, 3)
+    """
+    try:
+        return np.broadcast_shapes(*(tuple(shape) for shape in shapes))
+    except ValueError:
+        together = " and ".join(str(tuple(shape)) for shape in shapes)
+        raise ArgumentError(f"cannot broadcast shapes {together} together") from None
+
+
 @asked
 @takes_arrays
-def broadcast_arrays(*arrays: T) -> list[T]:
+def broadcast_arrays(*arrays: T) -> tuple[T, ...]:
     """**Collective** if arrays must move. Broadcast arrays to one shape and one layout."""
     if not arrays:
-        return []
-    try:
-        np.broadcast_shapes(*(x.shape for x in arrays))
-    except ValueError:
-        shapes = " and ".join(str(x.shape) for x in arrays)
-        raise ArgumentError(f"cannot broadcast shapes {shapes} together") from None
+        return ()
+    broadcast_shapes(*(x.shape for x in arrays))
     _check(arrays)
     *_, t = meet(tuple(x.type for x in arrays))
-    return [spread(resolve_pending(x), with_dtype(t, x.type.dtype)) for x in arrays]
+    return tuple(spread(resolve_pending(x), with_dtype(t, x.type.dtype)) for x in arrays)
 
 
 @asked
 @takes_arrays
-def meshgrid(*arrays: T, indexing: str = "xy") -> list[T]:
+def meshgrid(*arrays: T, indexing: str = "xy") -> tuple[T, ...]:
     """**Collective** if arrays must move. Make the coordinates of a grid from those along each dim."""
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"unknown indexing {indexing!r}; known: 'xy', 'ij'")
     if not arrays:
-        return []
+        return ()
     if any(x.ndim > 1 for x in arrays):
         raise ArgumentError("cannot make a grid from arrays of more than one dim")
     if len({x.dtype for x in arrays}) > 1:
@@ -99,7 +108,7 @@ def meshgrid(*arrays: T, indexing: str = "xy") -> list[T]:
         own = tuple(sizes[order.index(i)] if i == at else 1 for i in range(len(arrays)))
         t = make_type(mesh, x.type.dtype, shape, default_dims(mesh, shape))
         out.append(spread(reshape(x, own), t))
-    return out
+    return tuple(out)
 
 
 @asked

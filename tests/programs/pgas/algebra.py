@@ -31,7 +31,7 @@ def norms(draw: Draw) -> str | None:
         (*stack_of(draw), max(1, draw.size()), max(1, draw.size())), str(draw.rng.choice(DTYPES))
     )
     x = draw.array(values, mesh)
-    order: Any = [2, 1, 0, 3.5, math.inf, -math.inf][draw.rng.integers(6)]
+    order: Any = [2, 1, 0, 3.5, math.inf, -math.inf][draw.rng.integers(6 if values.size else 4)]
     axis: Any = [None, 0, -1, (0, 1)][draw.rng.integers(4)]
     keep = bool(draw.rng.integers(2))
     what = f"of {x.type} on {mesh}, {axis}, {keep}"
@@ -87,6 +87,18 @@ def _eye(values: Values, k: int) -> Values:
     return np.broadcast_to(np.eye(k, dtype=values.dtype), (*values.shape[:-2], k, k))
 
 
+def general(x: Any, values: Values) -> str | None:
+    """Eigenvalues and eigenvectors of matrices without symmetry: complex, even if all are real."""
+    kind, what = np.result_type(values.dtype, np.complex64), f"eig of {x.type}"
+    w, v = linalg.eig(x)
+    good = np.linalg.eig(values)
+    return (
+        wrong(w, good.eigenvalues.astype(kind), what, scale=100)
+        or wrong(v, good.eigenvectors.astype(kind), what, scale=100)
+        or wrong(linalg.eigvals(x), good.eigenvalues.astype(kind), what, scale=100)
+    )
+
+
 def squares(draw: Draw) -> str | None:
     """Functions of square matrices, one by one."""
     mesh = draw.mesh()
@@ -101,6 +113,7 @@ def squares(draw: Draw) -> str | None:
     what = f"{name} of {x.type} on {mesh}"
     found = wrong(getattr(linalg, name)(x), getattr(np.linalg, name)(good), what, scale=100)
     w, v = linalg.eigh(x)
+    found = found or general(draw.array(values, mesh), values)
     found = (
         found or wrong(x @ v, good @ v.gather(), what, scale=10)
         if mesh.n_devices == draw.comm.size
@@ -196,9 +209,9 @@ def refused(draw: Draw) -> str | None:
         linalg.inv(x)
     except np.linalg.LinAlgError:
         try:
-            linalg.eig(x)
+            linalg.cond(x)
         except AttributeError as error:
-            return None if "pgas.linalg.eigh(a)" in str(error) else str(error)
+            return None if "pgas.linalg.svdvals(a)" in str(error) else str(error)
     return "no error"
 
 

@@ -35,6 +35,7 @@ ELSEWHERE = {
     "sorting": ["unique_values", "unique_counts"],
     "tracing": ["gather", "to"],
     "joins": ["ein"],
+    "manipulation": ["broadcast_shapes"],
     "reading": ["column_names", "read_csv", "read_npy"],
     "reading_parquet": ["read_parquet"],
     "chunk_files": ["read_zarr", "read_hdf5", "write_zarr"],

@@ -150,6 +150,8 @@ def broadcast(operands: Operands) -> tuple[str, str | None]:
     own = tuple(1 if rng.random() < 0.4 else n for n in shape[rng.randint(0, len(shape)) :])
     small, large = operands.numpy(own), operands.numpy(shape)
     a, b = operands.place(small), operands.place(large)
+    if pgas.broadcast_shapes(own, shape) != shape:
+        return f"shapes {own} {shape}", "another shape"
     wrong = difference(pgas.broadcast_to(a, shape), np.broadcast_to(small, shape))
     for got, want in zip(
         pgas.broadcast_arrays(a, b), np.broadcast_arrays(small, large), strict=True
