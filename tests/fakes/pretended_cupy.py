@@ -328,6 +328,12 @@ class Device:
         pass
 
 
+def device_synchronize() -> None:
+    """Do all of what every stream has put off."""
+    for stream in STREAMS.values():
+        stream.synchronize()
+
+
 def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
     """Be CuPy in this process, on a GPU of this name; a quick one puts nothing off."""
     QUICK[0] = quick
@@ -339,7 +345,7 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         eventQuery=lambda event: 600,
         ipcGetEventHandle=lambda event: b"",
         getDevice=lambda: 0,
-        deviceSynchronize=lambda: [stream.synchronize() for stream in STREAMS.values()],
+        deviceSynchronize=device_synchronize,
         getDeviceProperties=lambda number: {"uuid": gpu.encode()},
     )
     things: dict[str, Any] = {
