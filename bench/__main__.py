@@ -75,7 +75,8 @@ def _measure(which: str, runs: dict[str, Any], stored: Path, args: dict[str, Any
             print(f"bench {name}: {error}", file=sys.stderr)
             return 1
         print("\n\n".join(map(str, tables)), end="\n\n", flush=True)
-        reports[name.partition(" ")[0]] = tables
+        kept = name.partition(" ")[0]
+        reports[kept] = (*reports.get(kept, ()), *tables)
     if reports:
         save_json(stored, reports, {"which": which, **args})
         print(f"JSON   {stored}")

@@ -42,7 +42,9 @@ BENCHMARKS = {
     "torch": Benchmark("bench.pytorch.race", ("summary", "moves", "refit"), 6, ("torch",)),
     "lowered": Benchmark("bench.xla.lowered", ("summary", "losses"), 7, ("jax",)),
     "examples": Benchmark("bench.examples.race", minutes=3),
+    "refit": Benchmark("bench.refits.race", ("handed-over",), 5, ("torch",)),
     "refit planning": Benchmark("bench.refits.planning", ("planning", "files"), 4),
+    "refit judge": Benchmark("bench.refits.judging", ("judged",), 4),
     "segments": Benchmark("bench.examples.segments", ("moves",), 1),
     "store": Benchmark("bench.examples.store", ("checkpoints",), 3),
     "programs": Benchmark("bench.programs.race", ("here", "counted", "overlap", "reads"), 2),
@@ -72,6 +74,7 @@ OTHERS = {
     "larger blocks": Benchmark("bench.larger.blocks_race", ("blocks",)),
     "larger gpu": Benchmark("bench.larger.gpu_race", ("gpu",), needs=("cupy",)),
     "rechunk": Benchmark("bench.rechunk.race", ("stores",), needs=("zarr",)),
+    "refit gpu": Benchmark("bench.refits.gpu_race", ("gpu",), needs=("cupy",)),
     "gpu kernels": Benchmark("bench.gpu.kernels", needs=("cupy",)),
     "gpu ranks": Benchmark("bench.gpu.ranks", needs=("cupy",)),
 }

@@ -186,6 +186,7 @@ def measure(model: str, engines: int, repeat: int, device: str) -> dict[str, Any
     if comm.rank == 0:
         rate = memory.copy_rate(2**30 if device == "cuda" else 2**24)
     rate = comm.bcast(rate)
+    gpu = torch.cuda.get_device_name() if device == "cuda" else "memory of the host"
     colocated = Colocated(DECODERS.get(model, TINY), engines, memory)
     copies = model != "30B"  # two more sets of these weights find no room
     ways: dict[str, tuple[Callable[[], None], Callable[[int], None]]] = {
@@ -212,7 +213,7 @@ def measure(model: str, engines: int, repeat: int, device: str) -> dict[str, Any
         memory.free_bytes()
         say(f"refit gpu: {way}: {rows[way]}")
     return {
-        "model": model, "engines": engines, "repeat": repeat, "bytes": colocated.target_bytes,
+        "gpu": gpu, "model": model, "engines": engines, "repeat": repeat, "bytes": colocated.target_bytes,
         "copy_bytes_per_s": rate, "tensors": len(colocated.plan.names), "rows": rows,
         "torch": torch.__version__.partition("+")[0], "mps": bool(os.environ.get("CUDA_MPS_PIPE_DIRECTORY")),
     }  # fmt: skip

@@ -64,7 +64,7 @@ def tables(found: Sequence[dict[str, Any]]) -> Tables:
             times = medians[WHOLE] / medians[OURS]
             said.append(f"whole tensors {times:.1f} x ({met(times >= TIMES)})")
     one = found[0]
-    title = f"Refits between processes that share a GPU, PyTorch {one['torch']}"
+    title = f"Refits between processes that share a GPU: {one['gpu']}, PyTorch {one['torch']}"
     title += ", under MPS" if one["mps"] else ", without MPS"
     notes = (
         f"medians of {one['repeat']} and quartiles, from a barrier behind the trainers' last write to one "

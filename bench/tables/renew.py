@@ -45,7 +45,7 @@ class Measurement:
 def steps() -> list[Measurement]:
     """Everything that can be measured here."""
     found = [
-        Measurement(name, ("-m", "bench", name, *one.words), one.minutes)
+        Measurement(name, ("-m", "bench", *name.split(), *one.words), one.minutes)
         for name, one in BENCHMARKS.items()
         if one.minutes and not one.why_not
     ]

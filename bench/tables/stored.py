@@ -139,7 +139,7 @@ def keep(path: Path, folder: Path = RESULTS) -> list[Path]:
     ]
 
 
-PLACES = ("folder", "dask", "heat", "svg")
+PLACES = ("folder", "dask", "heat", "svg", "configs", "disk")
 """Options that say where something lies on one machine: nothing that others could repeat."""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,13 @@ import pytest
 
 import redist
 from bench.problems.judge import WrongPlanError
-from bench.refits import gpu_race, race
+from bench.refits import gpu_race, judging, planning, race
 from bench.refits.decoder import DECODERS, SMALL, Decoder, parts_of
+from bench.refits.models import QWEN3_235B
+from bench.report.jobs import SkippedError
+from bench.report.report import Table
+from bench.tables.renew import Measurement, steps
+from bench.tables.stored import stored_of
 from redist.layout.tiles import tile_shapes
 from redist.runtime.refit.bound import BoundRefit, Options
 from tests.fakes.refit_ranks import ThreadRanks, on_ranks
@@ -91,7 +98,8 @@ def test_gains_and_losses_of_refits_are_said_alike() -> None:
 def gpu_found(ours_s: float, right: bool = True) -> dict[str, Any]:
     row = {"right": True, "prepare_s": 0.1, "first_s": 0.2, "more_bytes": 2**30}
     return {
-        "model": "14B", "engines": 2, "repeat": 3, "bytes": 10**12, "copy_bytes_per_s": 4e12,
+        "gpu": "NVIDIA H200", "model": "14B", "engines": 2, "repeat": 3, "bytes": 10**12,
+        "copy_bytes_per_s": 4e12,
         "tensors": 7, "torch": "2.11.0", "mps": False,
         "rows": {gpu_race.OURS: {**row, "right": right, "seconds": [ours_s] * 3},
                  gpu_race.WHOLE: {**row, "seconds": [2.0] * 3}},
@@ -105,3 +113,81 @@ def test_refits_on_a_gpu_are_held_against_a_copy() -> None:
     assert dict(zip(table.columns, table.rows[0], strict=True))["of copy"] == pytest.approx(0.8)
     with pytest.raises(WrongPlanError, match="14B, 2 engines: redist, in place differ"):
         gpu_race.tables([gpu_found(0.5, right=False)])
+
+
+SMALL_QWEN = replace(QWEN3_235B, hidden=256, vocabulary=1024, experts=32, expert=64)
+
+
+@pytest.fixture(scope="module")
+def judged() -> dict[str, Any]:
+    """Both lists of a small model, as their jobs find them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "QWEN3_235B", SMALL_QWEN)
+        return {
+            judging.MODEL: judging.measure(judging.MODEL, repeat=1, layers=2),
+            judging.BLOCKS: judging.measure(judging.BLOCKS, repeat=1, receivers=4),
+        }
+
+
+def test_the_judge_is_timed_on_right_lists_and_on_one_wrong(judged: dict[str, Any]) -> None:
+    table = judging.table_of(judged)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    orders = [judging.BY_RECEIVER, judging.ANY_ORDER, judging.WRONG]
+    assert [(row["list"], row["order"]) for row in rows] == [
+        (name, order) for name in judging.AIMS for order in orders
+    ]
+    assert judged[judging.BLOCKS]["runs"] > 4 * 32 * 256 // 2  # rows of the experts, one by one
+    assert all(row["aim"] in ("met", "MISSED") for row in rows)
+
+
+@pytest.mark.parametrize("order", [judging.ANY_ORDER, judging.WRONG])
+def test_a_judge_that_errs_is_not_timed(judged: dict[str, Any], order: str) -> None:
+    job = judged[judging.BLOCKS]
+    fault = {**job["fault"], order: not job["fault"][order]}
+    with pytest.raises(WrongPlanError, match=f"single blocks, {order}, was (refused|accepted)"):
+        judging.table_of({**judged, judging.BLOCKS: {**job, "fault": fault}})
+
+
+MODEL_FILE = {
+    "model.embed_tokens.weight": {"shape": [64, 32], "dtype": "BF16"},
+    **{
+        f"model.layers.{n}.self_attn.{name}_proj.weight": {"shape": shape, "dtype": "BF16"}
+        for n in range(2)
+        for name, shape in (("q", [64, 32]), ("k", [16, 32]), ("v", [16, 32]), ("o", [32, 64]))
+    },
+}
+SYSTEM_FILE = {
+    "train": {"num_gpus": 8, "tp_size": 2, "ep_size": 1, "pp_size": 2},
+    "generation": {"num_gpus": 4, "tp_size": 2},
+}
+
+
+def test_model_and_system_files_are_found_in_folders_of_their_own(tmp_path: Path) -> None:
+    for name, found in (
+        ("models/tiny-1.model.json", MODEL_FILE),
+        ("systems/tiny-8.json", SYSTEM_FILE),
+        ("systems/other-8.json", {}),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(found), encoding="utf-8")
+    _, files = planning.run(limit="1KiB", models="", configs=str(tmp_path))
+    (row,) = (dict(zip(files.columns, row, strict=True)) for row in files.rows)
+    assert row["refit"] == "tiny-1, tiny-8" and row["tensors"] == 9
+    assert row["over bound"] == 1.0 and row["direct %"] == 100.0
+    assert row["GiB a round"] * 2**30 <= 1024 < row["rounds"] * 1024
+    with pytest.raises(SkippedError, match="no model and system files in 'systems'"):
+        planning.run(configs=str(tmp_path / "systems"))
+
+
+def test_where_files_lie_is_not_stored() -> None:
+    table = Table.of("files", "t", [{"refit": "a", "s": 1.0}]).to_dict()
+    options = {"limit": "2GiB", "configs": "somewhere", "disk": "there"}
+    data = {"options": options, "reports": [{"name": "refit", "tables": [table]}]}
+    about = {"date": "2026-01-02", "redist": "0.2.0", "machine": {}}
+    (run,) = stored_of(data | about)["refit"].runs.values()
+    assert run["options"] == {"limit": "2GiB"}
+
+
+def test_figures_start_benchmarks_of_two_words() -> None:
+    named: dict[str, Measurement] = {one.name: one for one in steps()}
+    assert named["refit judge"].words == ("-m", "bench", "refit", "judge")
