@@ -74,7 +74,7 @@ OTHERS = {
     "larger blocks": Benchmark("bench.larger.blocks_race", ("blocks",)),
     "larger gpu": Benchmark("bench.larger.gpu_race", ("gpu",), needs=("cupy",)),
     "rechunk": Benchmark("bench.rechunk.race", ("stores",), needs=("zarr",)),
-    "refit gpu": Benchmark("bench.refits.gpu_race", ("gpu",), needs=("cupy",)),
+    "refit gpu": Benchmark("bench.refits.gpu_race", ("gpu",), needs=("torch",)),
     "gpu kernels": Benchmark("bench.gpu.kernels", needs=("cupy",)),
     "gpu ranks": Benchmark("bench.gpu.ranks", needs=("cupy",)),
 }

@@ -42,7 +42,8 @@ def run(limit: str = "2GiB", models: str = ",".join(MODELS), configs: str = "") 
         "into their place",
         f"GiB a round: the most that a rank sends and receives in one, limit {limit}; in step: synchronised "
         "rounds over the busiest rank",
-        "stage by stage, whole tensors: bytes in step over this plan's, by the same model",
+        "stage by stage, whole tensors: bytes in step over this plan's; whole tensors are taken to arrive "
+        "at all ranks at once, without rounds, whoever sends them",
         f"aims: planned in {PLAN_S:g} s, runs in {RUNS_S:g} s, received = bound, all of it direct, busiest "
         f"sender {BALANCE} x the least, limit kept",
     )

@@ -21,7 +21,7 @@ examples:
   redist check manifest.jsonl --limit 2GiB
 
 A manifest lists buffers, boxes of tensors in them, and runs of bytes between them:
-docs/reference/runs.md.
+docs/how-to/judge-transfers.md.
 """
 
 
