@@ -111,9 +111,10 @@ class Colocated:
         """**Collective.** Prepare whole tensors: what the first trainer gathers, what engines keep."""
         shapes = self.decoder.shapes()
         buckets = list(bucketed(shapes, PACKED_BYTES))
-        packed = self.memory(max(sum(_padded(shapes[name]) for name in some) for some in buckets))
-        handle = self.comm.bcast(packed.handle())
-        there = packed.bytes if self.rank == 0 else self.memory.opened(handle)
+        n_bytes = max(sum(_padded(shapes[name]) for name in some) for some in buckets)
+        packed = self.memory(n_bytes) if self.rank == 0 else None
+        handle = self.comm.bcast(None if packed is None else packed.handle())
+        there = self.memory.opened(handle) if packed is None else packed.bytes
         tiles = {0: self.tiles} if self.rank == 0 else {}
         for rank, memory in self.opened.items() if self.rank == 0 else ():
             tiles[rank] = carved(memory, self.told[rank][0])
@@ -188,14 +189,13 @@ def measure(model: str, engines: int, repeat: int, device: str) -> dict[str, Any
     rate = comm.bcast(rate)
     gpu = torch.cuda.get_device_name() if device == "cuda" else "memory of the host"
     colocated = Colocated(DECODERS.get(model, TINY), engines, memory)
-    copies = model != "30B"  # two more sets of these weights find no room
     ways: dict[str, tuple[Callable[[], None], Callable[[int], None]]] = {
         OURS: (partial(colocated.bind, "in place"), colocated.ours),
         RAW: (lambda: None, colocated.raw),
+        WHOLE: (colocated.pack, colocated.whole_tensors),
     }
-    if copies:
+    if model != "30B":  # one more set of these weights finds no room
         ways[KEPT] = partial(colocated.bind, "copy"), colocated.ours
-        ways[WHOLE] = colocated.pack, colocated.whole_tensors
     rows = {}
     for version, (way, (prepare, work)) in enumerate(ways.items(), 1):
         colocated.fill(version)

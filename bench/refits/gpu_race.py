@@ -21,8 +21,8 @@ def run(
 ) -> Tables:
     """Trainers (4 processes) and engines on one GPU; weights of bf16 at the shapes of real models.
 
-    models: of 14B (dense), 30B (experts; redist alone) and tiny; engines: processes under tensor
-    parallelism; n: repetitions; device: cuda, or cpu to try it.
+    models: of 14B (dense), 30B (experts; no room to keep old weights) and tiny; engines: processes under
+    tensor parallelism; n: repetitions; device: cuda, or cpu to try it.
     """
     if device == "cuda":
         from bench.gpu.copies import need_gpu
