@@ -21,7 +21,8 @@ another shape or dtype since is refused, and so is a loader that computes or cas
 kernels that rearranged a parameter in its own shape after it was loaded, as some do with experts: compare
 answers before and after the first update of a new kind of model.
 
-Written for the interface of ``vllm/distributed/weight_transfer/base.py`` at commit a014e35 of 2026-08-22.
+Written for the interface of vLLM 0.28, ``vllm/distributed/weight_transfer/base.py`` as at commit a014e35 of
+2026-08-22. In 0.27 an engine of a worker had one method more, without which vLLM does not make it.
 """
 
 from __future__ import annotations
