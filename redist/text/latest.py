@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -21,6 +21,10 @@ class Latest(dict[K, V]):
 
     def __init__(self, most: int) -> None:
         self.most = most
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle knows how many there may be before it sets the first."""
+        return type(self), (self.most,), None, None, iter(self.items())
 
     def __setitem__(self, key: K, value: V) -> None:
         if len(self) >= self.most and key not in self:
