@@ -22,6 +22,8 @@ from redist.check.boxes import MOST, Boxes, Ints
 
 Mask = NDArray[np.bool_]
 NOWHERE = -1
+MOST_STRETCHES = 2**25
+"""Of boxes that interleave without a period no more stretches are listed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +65,7 @@ class Places:
         self.hi: Ints = lo + shape
         self._make_levels(shape, stride)
         self._make_clusters()
+        self._refuse_overlaps()
 
     def _make_levels(self, shape: Ints, stride: Ints) -> None:
         """``size``, ``step``, ``dim`` of levels, outermost first; ``joined``: no gap from there inwards."""
@@ -90,7 +93,9 @@ class Places:
         self._refuse("its strides do not nest; describe it as several boxes", ~nested)
         same = np.zeros(len(nested), dtype=np.bool_)
         same[1:] = self.start[1:] == self.start[:-1]
-        self._refuse("another begins at the same byte; say two buffers, one for each name", same)
+        self._refuse(
+            "another box begins at the same byte; give each name a buffer of its own", same
+        )
 
     def _refuse(self, reason: str, wrong: Mask) -> None:
         table = np.zeros(len(wrong), dtype=np.bool_)
@@ -124,6 +129,45 @@ class Places:
             same = least == np.maximum.reduceat(step, self.first)
             short = self.start[np.append(self.first[1:], len(reach)) - 1] - self.cluster_start
             self.period = np.where(same & (short < least) & (self.count > 1), least, 0)
+
+    def _refuse_overlaps(self) -> None:
+        """Raise if two boxes have a byte in common: an address there would be two elements.
+
+        Only boxes that interleave can. Their stretches are listed, of those with a period in one turn of it.
+        """
+        if self.period is None:
+            return
+        cluster = np.repeat(np.arange(len(self.first)), self.count)
+        outer = np.argmax(self.size > 1, axis=0)
+        rows = np.take_along_axis(self.size, outer[None], 0)[0]
+        folds = (self.period > 0) & (np.minimum.reduceat(rows, self.first) > 1)
+        period = np.where(folds, self.period, 0)[cluster]
+        folded = np.where(period > 0, outer, -1)  # levels up to this one are left out
+        n_bytes, done = self.item.copy(), np.zeros(len(period), dtype=np.bool_)
+        box = np.flatnonzero(self.count[cluster] > 1)
+        at = self.start[box] - self.cluster_start[cluster[box]]
+        for level, (size, step) in enumerate(zip(self.size, self.step, strict=True)):
+            stretch_here = self.joined[level] & ~done & (level > folded)
+            n_bytes = np.where(stretch_here, size * step, n_bytes)
+            done |= stretch_here
+            times = np.where(done | (level <= folded), 1, size)[box]
+            if float(times.sum(dtype=np.float64)) > MOST_STRETCHES:
+                self._refuse(
+                    "it interleaves with others in too many rows; say several buffers", period >= 0
+                )
+            number = np.arange(int(times.sum())) - np.repeat(np.cumsum(times) - times, times)
+            box, at = np.repeat(box, times), np.repeat(at, times)
+            at = at + number * step[box]
+        turn = period[box]
+        at = np.where(turn > 0, at % np.maximum(turn, 1), at)
+        wraps = np.flatnonzero((turn > 0) & (at + n_bytes[box] > turn))
+        box, at = np.append(box, box[wraps]), np.append(at, at[wraps] - turn[wraps])
+        order = np.lexsort([at, cluster[box]])
+        box, at = box[order], at[order]
+        meets = (at[1:] < (at + n_bytes[box])[:-1]) & (cluster[box[1:]] == cluster[box[:-1]])
+        double = np.zeros(len(period), dtype=np.bool_)
+        double[box[1:][meets]] = True
+        self._refuse("another box has bytes of it; give each name a buffer of its own", double)
 
     def find(self, at: Ints, buffer: Ints) -> Spots:
         """Which element lies at each address, which is in this buffer."""

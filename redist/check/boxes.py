@@ -163,9 +163,10 @@ class Boxes:
             row = self.rows[at]
             names = list(self.tensors)
             of = names[row["tensor"]] if 0 <= row["tensor"] < len(names) else row["tensor"]
+            into = self.names[row["buffer"]] if 0 <= row["buffer"] < len(self.names) else ""
             raise ArgumentError(
-                f"cannot use box {at}, of {of!r} in buffer {row['buffer']}, lo {row['lo'].tolist()}, shape "
-                f"{row['shape'].tolist()}, offset {row['offset']}, strides "
+                f"cannot use box {at}, of {of!r} in buffer {row['buffer']} {into!r}, lo "
+                f"{row['lo'].tolist()}, shape {row['shape'].tolist()}, offset {row['offset']}, strides "
                 f"{row['strides'].tolist()}: {reason}"
             )
 

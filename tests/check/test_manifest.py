@@ -121,7 +121,7 @@ def test_boxes_that_cannot_be_are_refused(box: BoxRow, reason: str) -> None:
 def test_two_names_of_one_place_need_two_buffers() -> None:
     one = (0, "w", (0, 0), (4, 6), 0, None, 2)
     side = Boxes.of(W, [(0, "w", 48)], [one, one])
-    with pytest.raises(ArgumentError, match="another begins at the same byte"):
+    with pytest.raises(ArgumentError, match="another box begins at the same byte"):
         redist.check_runs([], side, side)
 
 
