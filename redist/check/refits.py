@@ -4,15 +4,17 @@ The judge shares with the planner what a side is: which tiles of named tensors l
 else is found out again. Tensors that are alike are one *pair* with many instances; what holds for one of
 them holds for all if the others differ in ranks and places alone. So, pair by pair:
 
-1. *Content.* For each kind of target tile, its requests are written out as runs between plain boxes, and
+1. *Sides.* The pairs have every tensor of the target, and say of both sides what these say
+   (:mod:`redist.check.refit_sides`).
+2. *Content.* For each kind of target tile, its requests are written out as runs between plain boxes, and
    :func:`redist.check_runs` judges them: once with every kind of source tile that is ever used. Whichever
    kind sends a request, it must write the same bytes of the target, so that any mixture is right too.
-2. *Senders.* In every instance, the slot that sends a request holds a tile of the kind that was judged.
-3. *Turns.* Every request of every instance has its turn once, or all its slices have, one by one.
-4. *Bytes.* What ranks receive, counted from the senders, is what they need less what they hold, counted
+3. *Senders.* In every instance, the slot that sends a request holds a tile of the kind that was judged.
+4. *Turns.* Every request of every instance has its turn once, or all its slices have, one by one.
+5. *Bytes.* What ranks receive, counted from the senders, is what they need less what they hold, counted
    from the boxes of the tiles.
-5. *Rounds.* What each rank sends and receives in each round is at most the limit.
-6. *Balance.* The busiest sender, beside what it must send at least: what a rank alone holds, it sends; and
+6. *Rounds.* What each rank sends and receives in each round is at most the limit.
+7. *Balance.* The busiest sender, beside what it must send at least: what a rank alone holds, it sends; and
    the ranks that hold parts of one tensor send what is needed of theirs.
 """
 
@@ -27,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from redist.check.boxes import Boxes, Ints
+from redist.check.refit_sides import side_faults
 from redist.check.runs import check_runs
 from redist.text.units import format_bytes
 
@@ -68,6 +71,7 @@ def certify(plan: Any) -> RefitCertificate:
     alone, loads = np.zeros(n_ranks, np.int64), np.zeros((plan.turns.n_rounds, n_ranks), np.int64)
     components = _Components(n_ranks)
     bound = 0
+    faults += side_faults(plan)
     for number, pair in enumerate(plan.pairs):
         faults += _senders(pair)
         if not faults:

@@ -77,13 +77,15 @@ class Weights:
 
         The type of a stored tensor has the tiles of all ranks one after another.
         """
-        from redist.refits.recorded import types_of
+        from redist.refits.recorded import check_apart, types_of
 
         made = cls(types_of(by_rank))
         alike: dict[str, Recorded] = {}  # copies of a model are planned once
         made.recorded_by_rank = {
             rank: alike.setdefault(by_rank[rank].text, by_rank[rank]) for rank in sorted(by_rank)
         }
+        for one in alike.values():
+            check_apart(one)
         return made
 
     def together(self, comm: Any = None) -> Weights:
@@ -192,6 +194,12 @@ class Weights:
         if self._open is not None:
             made._open = Declared(self._open.types, self._open.mesh, made.names)
         return made
+
+    def held(self) -> Any:
+        """Where named tensors lie in the tiles of stored ones: a :class:`redist.refits.held.Held`."""
+        from redist.refits.held import Held
+
+        return Held(self)
 
     def boxes(self) -> Any:
         """Buffers of all ranks and the boxes of named tensors in them, for :func:`redist.check_runs`."""

@@ -111,7 +111,60 @@ def other_step(columns: list[np.ndarray]) -> None:  # type: ignore[type-arg]
     columns[5] += 4
 
 
+def without_pair(plan: RefitPlan) -> RefitPlan:
+    """A kind of tensors is left out, turns and all."""
+    last = len(plan.pairs) - 1
+    found = with_turns(plan, plan.turns.pair != last)
+    return replace(found, pairs=plan.pairs[:-1])
+
+
+def without_tensor(plan: RefitPlan) -> RefitPlan:
+    """A pair with one instance less."""
+    pair = plan.pairs[0]
+    last = len(pair.names) - 1
+    sides = {
+        side: replace(held, rank_row=held.rank_row[:-1], base_row=held.base_row[:-1], stored=held.stored[:-1])
+        for side, held in (("source", pair.source), ("target", pair.target))
+    }  # fmt: skip
+    less = replace(pair, names=pair.names[:-1], sender=pair.sender[:-1], **sides)
+    found = with_turns(plan, (plan.turns.pair != 0) | (plan.turns.instance != last))
+    return replace(found, pairs=(less, *plan.pairs[1:]))
+
+
+def with_side(side: str, field: str) -> Mutant:
+    """A pair that says of its tensors what is another's."""
+
+    def mutant(plan: RefitPlan) -> RefitPlan:
+        pair = plan.pairs[0]
+        values = getattr(getattr(pair, side), field).copy()
+        values[0] = values[0] + 4 if field == "bases" else np.roll(values, 1, axis=0)[0]
+        if field == "ranks":
+            values[0] = np.roll(getattr(pair, side).ranks[0], 1)
+        changed = replace(getattr(pair, side), **{field: values})
+        return replace(plan, pairs=(replace(pair, **{side: changed}), *plan.pairs[1:]))
+
+    return mutant
+
+
+def with_requests(field: str) -> Mutant:
+    """A pair that asks for more, or for another part, or sends wider elements."""
+
+    def mutant(plan: RefitPlan) -> RefitPlan:
+        pair = plan.pairs[0]
+        values = getattr(pair, field)
+        changed = values * 2 if field in ("wire", "elems") else values[::-1].copy()
+        return replace(plan, pairs=(replace(pair, **{field: changed}), *plan.pairs[1:]))
+
+    return mutant
+
+
+SIDES = {
+    f"{field} of the {side}": with_side(side, field)
+    for side in ("source", "target") for field in ("stored", "bases", "ranks")
+}  # fmt: skip
+REQUESTS = {field: with_requests(field) for field in ("wire", "elems", "slot")}
 MUTANTS: dict[str, Mutant] = {
+    "no pair": without_pair, "no tensor": without_tensor, **SIDES, **REQUESTS,
     "sender": with_sender, "no turn": without_turn, "turn twice": twice, "one round": in_one_round,
     "source shifted": with_records(shift_source), "target shifted": with_records(shift_target),
     "shorter": with_records(shorter), "fewer blocks": with_records(fewer),
