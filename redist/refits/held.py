@@ -26,8 +26,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import Ints, coordinates
+from redist.layout.dtype import DType
 from redist.layout.tiles import spans_in
 from redist.names.digits import boxes_in
 from redist.names.part import Part
@@ -40,20 +42,21 @@ from redist.refits.weights import Weights
 class Seat:
     """A named tensor in one stored tensor: which tile each holder has of it, and from which byte.
 
-    ``tiles`` are numbers of :attr:`Held.tiles`. ``pattern``, ``ranks`` and ``bases`` are numbers of what
-    seats may share: which tiles follow each other, the ranks of the holders, and their bases.
+    ``pattern``, ``ranks`` and ``bases`` are numbers of what seats may share: which tiles follow each
+    other, the ranks of the holders, and their bases. ``dtype`` is that of the stored tensor.
     """
 
     pattern: int
     ranks: int
     bases: int
+    dtype: DType
 
 
 class Held:
     """All named tensors of one side, and the tiles, patterns, ranks and bases that they have.
 
     >>> held = Held(Weights({"qkv": "f32[8{x}+2*2, 3]"}, "x=2", names="qkv[q|2|2, :] = q, k, v"))
-    >>> [(name, held.shapes[name][0], len(found)) for name, found in held.named.items()]
+    >>> [(name, held.shapes[name], len(found)) for name, found in held.named.items()]
     [('q', (8, 3), 1), ('k', (2, 3), 1), ('v', (2, 3), 1)]
     >>> one = held.seats[held.named["k"][0][0]]
     >>> held.ranks[one.ranks].tolist(), held.bases[one.bases].tolist(), held.patterns[one.pattern].tolist()
@@ -68,8 +71,8 @@ class Held:
         self.seats: list[Seat] = []
         self.named: dict[str, list[tuple[int, int]]] = {}
         """By name of a named tensor: numbers of seats, each with the number of its stored tensor."""
-        self.shapes: dict[str, tuple[tuple[int, ...], ArrayType]] = {}
-        """Shape of each named tensor, and the type of a stored tensor that has it."""
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        """The shape of each named tensor."""
         self._numbers: dict[object, int] = {}
         self._of_parts: dict[object, tuple[int, int, Ints]] = {}
         if weights.recorded_by_rank is not None:
@@ -91,7 +94,11 @@ class Held:
                     seat = placed[key] = self._seat(t, geometry[0], part)
                 if seat >= 0:
                     self.named.setdefault(part.name, []).append((seat, number))
-                self.shapes.setdefault(part.name, (part.shape, t))
+                if self.shapes.setdefault(part.name, part.shape) != part.shape:
+                    raise ArgumentError(
+                        f"cannot refit {part.name!r}: {stored!r} makes it {list(part.shape)}, another stored "
+                        f"tensor {list(self.shapes[part.name])}; correct the rules"
+                    )
 
     def _seat(self, t: ArrayType, geometry: object, part: Part) -> int:
         key = (geometry, part.shape, part.digits, part.dims, part.steps, part.starts)
@@ -113,7 +120,7 @@ class Held:
             return -1
         ranks = t.mesh.rank_array()[found[2]]
         row = self._number("ranks", ranks.tobytes(), ranks, self.ranks)
-        self.seats.append(Seat(found[0], row, found[1]))
+        self.seats.append(Seat(found[0], row, found[1], t.dtype))
         return len(self.seats) - 1
 
     def _take_recorded(self, weights: Weights, by_rank: Mapping[int, Recorded]) -> None:
@@ -135,16 +142,16 @@ class Held:
                     own.append((names, alike[key], base))
             for names, tile_number, base in known[id(one)]:
                 holders.setdefault(names, []).append((rank, tile_number, base))
-        shapes = tensors_of(by_rank.values())
+        self.shapes = tensors_of(by_rank.values())
         for (stored, name), rows in sorted(holders.items()):
             ranks, pattern, bases = np.array(rows, dtype=np.int64).T.copy()
             self.seats.append(Seat(
                 self._number("pattern", pattern.tobytes(), pattern, self.patterns),
                 self._number("ranks", ranks.tobytes(), ranks, self.ranks),
                 self._number("bases", bases.tobytes(), bases, self.bases),
+                weights.types[stored].dtype,
             ))  # fmt: skip
             self.named.setdefault(name, []).append((len(self.seats) - 1, numbers[stored]))
-            self.shapes.setdefault(name, (shapes[name], weights.types[stored]))
 
     def _number(self, kind: str, key: object, value: Any, values: list[Any]) -> int:
         number = self._numbers.setdefault((kind, key), len(values))

@@ -40,13 +40,12 @@ def boxes_of(weights: Weights) -> Boxes:
     held = Held(weights)
     buffers = buffers_of(weights)
     number = {(rank, name): k for k, (rank, name, _) in enumerate(buffers)}
-    tensors = {name: held.shapes[name][0] for name in sorted(held.shapes)}
+    tensors = {name: held.shapes[name] for name in sorted(held.shapes)}
     of_tensor = {name: k for k, name in enumerate(tensors)}
     n_dims = max([1, *map(len, tensors.values())])
     known: dict[int, NDArray[np.void]] = {}
     parts = []
     for name, entries in held.named.items():
-        itemsize = held.shapes[name][1].dtype.itemsize
         for seat, stored in entries:
             one = held.seats[seat]
             text = weights.stored[stored]
@@ -59,7 +58,7 @@ def boxes_of(weights: Weights) -> Boxes:
                 rows = known[tile].copy()
                 rows["buffer"], rows["tensor"] = number[rank, text], of_tensor[name]
                 rows["offset"] += base
-                rows["itemsize"] = itemsize
+                rows["itemsize"] = one.dtype.itemsize
                 parts.append(rows)
     rows = np.concatenate(parts) if parts else np.zeros(0, box_dtype(n_dims))
     return Boxes(

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from redist.errors import ArgumentError
-from redist.layout.array_type import ArrayType
 from redist.layout.axes import Ints
+from redist.layout.dtype import DType
 from redist.refits.held import Held
 from redist.refits.meet import Meeting, NotHeld
 from redist.refits.weights import Weights
@@ -48,7 +48,6 @@ class Pair:
 
     names: tuple[str, ...]
     shape: tuple[int, ...]
-    types: tuple[ArrayType, ArrayType]
     meeting: Meeting
     source: Holders
     target: Holders
@@ -99,6 +98,8 @@ Seats: TypeAlias = tuple[int, ...]
 class _Group:
     """A pair while its instances are collected: for each the numbers of its seats, and of stored tensors."""
 
+    shape: tuple[int, ...]
+    dtypes: tuple[DType, DType]
     sides: tuple[list[Seats], list[Seats]] = field(default_factory=lambda: ([], []))
     names: list[str] = field(default_factory=list)
     chosen: list[tuple[int, int]] = field(default_factory=list)
@@ -122,10 +123,10 @@ def find_pairs(source: Weights, target: Weights, cast: bool = False) -> list[Pai
         for seat, number in need.named[name]:
             found = known.get((seats, seat))
             if found is None:
-                shape, kinds = _must_agree(name, have, need, cast)
+                shape, kinds = _must_agree(name, (have, seats), (need, seat), cast)
                 patterns = tuple(have.seats[one].pattern for one in seats)
-                key = (shape, patterns, need.seats[seat].pattern, *kinds)
-                group = groups.setdefault(key, _Group())
+                key = (shape, patterns, need.seats[seat].pattern, kinds)
+                group = groups.setdefault(key, _Group(shape, kinds))
                 ends = len(group.sides[0]), len(group.sides[1])
                 group.sides[0].append(seats)
                 group.sides[1].append((seat,))
@@ -150,43 +151,48 @@ def _check_names(have: Held, need: Held) -> None:
 
 
 def _must_agree(
-    name: str, have: Held, need: Held, cast: bool
-) -> tuple[tuple[int, ...], tuple[str, str]]:
+    name: str, source: tuple[Held, Seats], target: tuple[Held, int], cast: bool
+) -> tuple[tuple[int, ...], tuple[DType, DType]]:
     """The shape that both sides give a tensor, and its dtypes."""
-    (shape, t), (own_shape, own) = need.shapes[name], have.shapes[name]
+    (have, seats), (need, seat) = source, target
+    shape, own_shape = need.shapes[name], have.shapes[name]
     if shape != own_shape:
         raise ArgumentError(
             f"cannot refit {name!r}: it has shape {own_shape} at the source and {shape} at the target"
         )
-    if t.dtype != own.dtype and not cast:
+    own, wanted = have.seats[seats[0]].dtype, need.seats[seat].dtype
+    other = next((have.seats[k].dtype for k in seats if have.seats[k].dtype != own), None)
+    if other is not None:
         raise ArgumentError(
-            f"cannot refit {name!r}: it is {own.dtype} at the source and {t.dtype} at the target; "
+            f"cannot refit {name!r}: the source stores it as {own} and as {other}; leave one of them out"
+        )
+    if wanted != own and not cast:
+        raise ArgumentError(
+            f"cannot refit {name!r}: it is {own} at the source and {wanted} at the target; "
             "say cast=True to convert"
         )
-    return shape, (own.dtype.name, t.dtype.name)
+    return shape, (own, wanted)
 
 
 def _pair(group: _Group, have: Held, need: Held) -> Pair:
     """The pair of a group: meet the tiles once, then put ranks and bases of all instances into rows."""
-    first = group.names[0]
-    (shape, t), (_, own) = need.shapes[first], have.shapes[first]
     patterns = [have.patterns[have.seats[p].pattern] for p in group.sides[0][0]]
     source_tiles, source_tile = np.unique(np.concatenate(patterns), return_inverse=True)
     target_tiles, target_tile = np.unique(
         need.patterns[need.seats[group.sides[1][0][0]].pattern], return_inverse=True
     )
-    sizes = own.dtype.itemsize, t.dtype.itemsize
+    sizes = group.dtypes[0].itemsize, group.dtypes[1].itemsize
     try:
         meeting = Meeting.of(
             [have.tiles[k] for k in source_tiles], [need.tiles[k] for k in target_tiles], sizes
         )
     except NotHeld as problem:
         raise ArgumentError(
-            f"cannot refit {first!r}: no rank of the source holds its element {list(problem.index)}"
+            f"cannot refit {group.names[0]!r}: no rank of the source holds its element {list(problem.index)}"
         ) from None
     entry = np.repeat(np.arange(len(patterns)), [len(pattern) for pattern in patterns])
     made = Pair(
-        tuple(group.names), shape, (own, t), meeting,
+        tuple(group.names), group.shape, meeting,
         _holders(have, group, 0, source_tile, entry),
         _holders(need, group, 1, target_tile, np.zeros_like(target_tile)),
         *_requests(meeting, target_tile), min(sizes),

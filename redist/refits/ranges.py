@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -55,6 +55,8 @@ def joined(lo: Ints, n: Ints, at: Ints, step: int) -> Ranges:
 def tile_of_boxes(boxes: Collection[tuple[Shape, Shape, Shape, int]]) -> Tile:
     """A tile from boxes: first index, shape, strides and place of each; those alike along a dim become one.
 
+    Indices that lie in the tile more than once are in several boxes.
+
     >>> (rows, columns), = tile_of_boxes([((0, 0), (2, 3), (12, 4), 0), ((4, 0), (2, 3), (12, 4), 60)])
     >>> rows.lo.tolist(), rows.n.tolist(), rows.at.tolist(), columns.n.tolist()
     ([0, 4], [2, 2], [0, 60], [3])
@@ -75,7 +77,7 @@ def tile_of_boxes(boxes: Collection[tuple[Shape, Shape, Shape, int]]) -> Tile:
         return ((),)
     chosen = min(range(n_dims), key=lambda d: len(along(d)))
     tile = []
-    for group in along(chosen).values():
+    for group in _without_overlaps(along(chosen).values(), chosen):
         los, ns, (strides, *_), ats = zip(*group, strict=True)
         first = min(ats)
         ranges = []
@@ -88,3 +90,19 @@ def tile_of_boxes(boxes: Collection[tuple[Shape, Shape, Shape, int]]) -> Tile:
             ranges.append(joined(lo, n, at + (first if d == 0 else 0), strides[d]))
         tile.append(tuple(ranges))
     return tuple(tile)
+
+
+def _without_overlaps(
+    groups: Iterable[Sequence[tuple[Shape, Shape, Shape, int]]], d: int
+) -> Iterator[list[tuple[Shape, Shape, Shape, int]]]:
+    """Groups in which no two boxes have an index of dim ``d``: each box joins the first where it has room."""
+    for group in groups:
+        found: list[list[tuple[Shape, Shape, Shape, int]]] = []
+        for box in sorted(group):
+            lo = box[0][d]
+            room = next((one for one in found if one[-1][0][d] + one[-1][1][d] <= lo), None)
+            if room is None:
+                found.append([box])
+            else:
+                room.append(box)
+        yield from found

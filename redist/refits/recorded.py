@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from redist.errors import LayoutError
+from redist.check.box_places import Places
+from redist.check.boxes import Boxes
+from redist.errors import ArgumentError, LayoutError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.layout.mesh import Mesh
@@ -255,6 +257,31 @@ def _type_of(name: str, tiles: Mapping[int, tuple[Shape, DType]]) -> ArrayType:
         lengths = "" if even else "=" + ";".join(map(str, sizes))
         dims[dim] = f"{sum(sizes)}{{rank{lengths}}}"
     return parse_type(f"{dtypes.pop()}[{', '.join(dims)}]", mesh)
+
+
+def check_apart(one: Recorded) -> None:
+    """**Local.** Raise if two boxes of a stored tensor have a byte in common: which of them would serve?
+
+    >>> rows = lambda name, at: RecordedBox("p", name, (0,), (3,), at, (2,))
+    >>> check_apart(Recorded({"p": ((6,), DType.parse("bf16"))}, {"a": (3,), "b": (3,)},
+    ...                      (rows("a", 0), rows("b", 6))))
+    """
+    numbers = {name: k for k, name in enumerate(one.stored)}
+    sizes = [dtype.itemsize for _, dtype in one.stored.values()]
+    buffers = [
+        (0, name, math.prod(shape) * size)
+        for (name, (shape, _)), size in zip(one.stored.items(), sizes, strict=True)
+    ]
+    rows = [
+        (numbers[b.stored], b.tensor, b.lo, b.shape, b.offset, b.strides, sizes[numbers[b.stored]])
+        for b in one.boxes
+    ]
+    try:
+        side = Boxes.of(one.tensors, buffers, rows)
+        Places(side, side.n_dims)
+    except ArgumentError as problem:
+        what = str(problem).removeprefix("cannot use ")
+        raise LayoutError(f"cannot use what a loader stored: {what}") from None
 
 
 def tensors_of(sides: Iterable[Recorded]) -> dict[str, Shape]:

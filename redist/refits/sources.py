@@ -94,7 +94,12 @@ def united(parts: Sequence[Weights]) -> Weights:
     if first.recorded_by_rank is not None:
         by_rank: dict[int, Recorded] = {}
         for part in parts:
-            by_rank.update(part.recorded_by_rank or {})
+            for rank, one in (part.recorded_by_rank or {}).items():
+                if by_rank.setdefault(rank, one).text != one.text:
+                    raise ArgumentError(
+                        f"cannot put weights together: two loaders of rank {rank} were recorded, and differ; "
+                        "give each its own rank, as in redist.Weights.recorded({rank: found})"
+                    )
         return Weights.recorded(by_rank)
     types: dict[str, tuple[ArrayType, int]] = {}
     for rank, part in enumerate(parts):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +82,36 @@ def test_json_both_ways(tmp_path: Path) -> None:
     plan.save(tmp_path / "a.refit")
     assert RefitPlan.load(tmp_path / "a.refit").digest == plan.digest
     assert [p.name for p in tmp_path.iterdir()] == ["a.refit"]
+
+
+def test_plans_may_be_pickled_and_copied() -> None:
+    plan = plan_of(random_refit(5))
+    for again in (pickle.loads(pickle.dumps(plan)), copy.deepcopy(plan)):
+        assert again == plan and again.certificate == plan.certificate
+        for rank in plan.ranks:
+            assert np.array_equal(again.runs(rank), plan.runs(rank))
+
+
+def test_a_tensor_may_be_stored_in_two_dtypes_at_the_target_alone() -> None:
+    both = {"a": "bf16[8]", "w": "f32[8]"}
+    train = Weights({"w": "f32[8{x}]"}, Mesh(x=2))
+    serve = Weights(both, Mesh({"y": 2}, ranks=[2, 3]), names="a = w")
+    plan = redist.refit(train, serve, cast=True)
+    for name, n_bytes in (("a", 8), ("w", 16)):
+        runs = plan.runs(3)
+        own = runs[runs["tensor"] == plan.target.stored.index(name)]
+        assert (own["bytes"] * own["count"]).tolist() == [n_bytes, n_bytes]
+    assert plan.certificate.verdict == "proved" and plan.check().is_right
+    with pytest.raises(ArgumentError, match="the source stores it as bf16 and as f32; leave one"):
+        redist.refit(serve, train, cast=True)
+
+
+def test_a_tensor_has_one_shape_on_a_side() -> None:
+    odd = Weights({"a": "f32[4]", "w": "f32[8]"}, Mesh(x=2), names="a = w")
+    even = Weights({"w": "f32[8]"}, Mesh(x=2))
+    for sides in ((odd, even), (even, odd)):
+        with pytest.raises(ArgumentError, match=r"'w' makes it \[8\], another stored tensor \[4\]"):
+            redist.refit(*sides)
 
 
 def test_json_that_was_changed_is_refused() -> None:

@@ -17,6 +17,7 @@ from redist.errors import ArgumentError, LayoutError
 from redist.layout.dtype import DType
 from redist.refits.recorded import Recorded, RecordedBox, View, boxes_of_view
 from redist.refits.sources import read_all, united
+from tests.problems.refits import Machine
 from tests.tiers import sample
 
 BF16 = DType.parse("bf16")
@@ -146,6 +147,44 @@ def test_copies_are_one() -> None:
     assert found == Weights.recorded({2: one(0), 3: one(1), 5: one(0)})
     with pytest.raises(ArgumentError, match="some ranks recorded a loader, others did not"):
         united([found, Weights({"w": "f32[4]"}, "x=1")])
+
+
+def test_ranks_that_are_told_apart() -> None:
+    """Two processes that both call themselves rank 0 are not one."""
+    with pytest.raises(ArgumentError, match="two loaders of rank 0 were recorded, and differ"):
+        united([Weights.recorded({0: one(0)}), Weights.recorded({0: one(1)})])
+    assert united([Weights.recorded({0: one(0)}), Weights.recorded({0: one(0)})]).ranks == (0,)
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_rows_that_are_loaded_twice(first: int) -> None:
+    """A parameter may have the same elements in two places, or some of them."""
+    boxes = (
+        RecordedBox("p", "k", (0, 0), (3, 2), 0, (4, 2)),
+        RecordedBox("p", "k", (first, 0), (3, 2), 12, (4, 2)),
+    )
+    found = Weights.recorded({0: Recorded({"p": ((6, 2), BF16)}, {"k": (5, 2)}, boxes)})
+    train = Weights({"k": "bf16[5{x}, 2]"}, "x=2@1")
+    plan = redist.refit(train, found)
+    assert plan.check().is_right and plan.certificate.verdict == "proved"
+    whole = np.arange(1, 11, dtype="u2").reshape(5, 2)
+    tile = np.concatenate([whole[:3], whole[first : first + 3]])
+    machine = Machine({(1, "k"): whole[:3], (2, "k"): whole[3:]}, {(0, "p"): tile})
+    machine.carry_out(plan, plan.ranks)
+    assert np.array_equal(machine.tiles[0, "p"].view("u2").reshape(6, 2), tile)
+    assert (machine.written[0, "p"] == 1).all()
+
+
+def test_elements_that_are_loaded_over_others() -> None:
+    boxes = (
+        RecordedBox("p", "q", (0, 0), (4, 2), 0, (4, 2)),
+        RecordedBox("p", "k", (0, 0), (2, 2), 8, (4, 2)),
+    )
+    both = Recorded({"p": ((4, 2), BF16)}, {"q": (4, 2), "k": (2, 2)}, boxes)
+    with pytest.raises(
+        LayoutError, match=r"what a loader stored: box 1, of 'k' in buffer 0 'p'.*bytes of it"
+    ):
+        Weights.recorded({0: both})
 
 
 def test_tiles_that_differ() -> None:
