@@ -16,6 +16,7 @@ Files that end in ``.npz`` have the same as arrays; :func:`write_manifest` makes
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,6 +39,17 @@ FORMS = {
 }
 """What a line has, by its key."""
 SIDES = ("source", "target")
+UNREADABLE = (
+    AttributeError,
+    BadZipFile,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+"""What NumPy raises of files that are not its own, or were changed."""
 Manifest = tuple[Rows, Boxes, Boxes]
 """Runs, source, target."""
 
@@ -198,16 +210,20 @@ def _from_arrays(path: Path) -> Manifest:
                 numbers = (file[f"{name}_{what}"] for what in ("ranks", "sizes", "boxes"))
                 sides.append(Boxes(tensors, words["buffers"], *numbers))
             return as_runs(file["runs"]), sides[0], sides[1]
-    except (AttributeError, BadZipFile, EOFError, KeyError, TypeError, ValueError) as problem:
+    except UNREADABLE as problem:
         raise ReadError(f"cannot read {str(path)!r} as a manifest: {problem}") from None
 
 
 def _array(path: Path) -> Any:
     """Runs in a file of NumPy; the file is mapped, not read at once."""
     try:
-        return np.load(path, allow_pickle=False, mmap_mode="r")
-    except (EOFError, ValueError) as problem:
-        raise ReadError(f"cannot read {str(path)!r}: {problem}") from None
+        found = np.load(path, allow_pickle=False, mmap_mode="r")
+    except (OSError, *UNREADABLE) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise ReadError(f"cannot read {str(path)!r}: {why}") from None
+    if not isinstance(found, np.ndarray):
+        raise ReadError(f"cannot read {str(path)!r}: it has several arrays; need one of runs, .npy")
+    return found
 
 
 def _all_of(parts: list[Rows]) -> Rows:

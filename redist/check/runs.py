@@ -13,6 +13,7 @@ Nothing is known of how the runs were made. Whoever has a copy of an element may
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,10 @@ def check_runs(
     if source is None and target is None:
         from redist.check.manifest import read_manifest
 
+        if not isinstance(runs, (str, PathLike)):
+            raise ArgumentError(
+                "cannot judge runs without sides: give source and target, or the path of a manifest alone"
+            )
         runs, source, target = read_manifest(Path(runs))
     rows = as_runs(runs)
     judged = _Judging(rows, side_of(source), side_of(target), limit_from(limit_bytes))
@@ -105,6 +110,9 @@ def as_runs(runs: Any) -> Rows:
                 f"cannot use an array with the fields {', '.join(names)} as runs: need whole numbers "
                 f"{', '.join(FIELDS[:6])}, and {', '.join(FIELDS[6:])} where blocks repeat"
             )
+        for name in names:
+            if runs.dtype[name] == np.uint64 and (runs[name] >= 2**63).any():
+                raise ArgumentError(f"cannot use runs: {name} is beyond 63 bits")
         return runs
     try:
         given = [tuple(row) for row in runs]

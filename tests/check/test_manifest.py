@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from pathlib import Path
@@ -15,6 +16,7 @@ from redist.check.manifest import manifest_of, write_manifest
 from redist.check.runs import FIELDS, RUN, as_runs
 from redist.errors import ArgumentError, ReadError, WriteError
 from tests.check.transfers import random_problem
+from tests.tiers import sample
 
 LINES = [
     '{"tensor": ["w", [4, 6], 2]}',
@@ -91,6 +93,11 @@ def test_files_that_are_no_manifests(tmp_path: Path) -> None:
         redist.check_runs(tmp_path / "d.npz")
     with pytest.raises(ReadError, match="No such file"):
         redist.check_runs(tmp_path / "none.jsonl")
+    np.savez(tmp_path / "e.npz", a=np.zeros(1))
+    for name, why in (("none.npy", "No such file"), ("e.npz", "several arrays")):
+        (tmp_path / "e.jsonl").write_text(json.dumps({"runs": name}))
+        with pytest.raises(ReadError, match=f"{name}': .*{why}"):
+            redist.check_runs(tmp_path / "e.jsonl")
     side = Boxes.of({}, [], [])
     with pytest.raises(WriteError, match="cannot write"):
         write_manifest(tmp_path / "none" / "m.jsonl", [], side, side)
@@ -143,6 +150,32 @@ def test_runs_and_sides_that_cannot_be_are_refused() -> None:
         redist.check_runs([], side, other)
     with pytest.raises(ArgumentError, match="cannot use int as a side"):
         redist.check_runs([], 1, side)
+
+
+def test_what_is_no_list_of_runs() -> None:
+    for given in ([(0, 0, 0, 0, 0, 48)], 7):
+        with pytest.raises(ArgumentError, match="cannot judge runs without sides: give source and"):
+            redist.check_runs(given)
+    side = Boxes.of(W, [(0, "w", 48)], [(0, "w", (0, 0), (4, 6), 0, None, 2)])
+    wide = np.zeros(1, [(name, "<u8") for name in FIELDS[:6]])
+    wide["bytes"] = 2**63 + 48
+    with pytest.raises(ArgumentError, match="bytes is beyond 63 bits"):
+        redist.check_runs(wide, side, side)
+    wide["bytes"] = 48
+    assert redist.check_runs(wide, side, side).is_right
+
+
+@pytest.mark.parametrize("seed", range(sample(60, of=6000)))
+def test_files_with_a_bit_changed_are_refused_or_judged(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    side = Boxes.of(W, [(0, "w", 48)], [(0, "w", (0, 0), (4, 6), 0, None, 2)])
+    path = tmp_path / rng.choice(["m.npz", "m.jsonl"])
+    write_manifest(path, [(0, 0, 0, 0, 0, 24), (0, 0, 24, 0, 24, 24)], side, side)
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    with contextlib.suppress(ArgumentError, ReadError):
+        str(redist.check_runs(path))
 
 
 def test_a_side_may_be_an_object_that_makes_boxes() -> None:
