@@ -143,10 +143,11 @@ def _check_names(have: Held, need: Held) -> None:
     missing = [name for name in need.named if name not in have.named]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        some = next(iter(sorted(have.named)), "nothing")
+        others = " and others" if len(have.named) > 1 else ""
+        some = f"it has {min(have.named)!r}{others}" if have.named else "it has no tensors"
         raise ArgumentError(
-            f"cannot refit: the target needs {sorted(missing)[0]!r}{more}, which the source does not have "
-            f"(it has {some!r} and others); give rules that say which named tensors stored ones are made of"
+            f"cannot refit: the target needs {min(missing)!r}{more}, which the source does not have "
+            f"({some}); give rules that say which named tensors stored ones are made of"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import ArgumentError
+from redist.errors import ArgumentError, PlanFormatError, ReadError, WriteError
 from redist.layout.axes import Ints
 from redist.plan.topology import Topology
 from redist.refits.blocks import Paired, check_pairs
@@ -148,11 +149,17 @@ class RefitPlan:
         busiest = max((sent.get(r, 0) + received.get(r, 0) for r in self.ranks), default=0)
         return float(self.turns.busiest.sum() / busiest) if busiest else 1.0
 
+    @property
+    def asked(self) -> tuple[str, str, int | None, bool, Topology | None]:
+        """What the plan was made for: digests of both sides, limit, casts, topology."""
+        sides = self.source.digest(), self.target.digest()
+        return *sides, self.limit_bytes, self.cast, self.topology
+
     @cached_property
     def digest(self) -> str:
         """Text that is equal on every rank that makes this plan."""
         found = hashlib.blake2b(digest_size=16)
-        found.update(f"{self.source.digest()} {self.target.digest()} {self.limit_bytes}".encode())
+        found.update(repr((self.asked, self.least_sent_bytes)).encode())
         for pair in self.pairs:
             found.update(pair.sender.astype("<i4").tobytes())
         for column in turn_columns(self.turns):
@@ -290,7 +297,8 @@ def refit(
     are loaded evenly. ``pair={"*.weight": ("*.weight_scale_inv", (128, 128))}`` says which stored tensors
     are scales of blocks of others: unless every rank has the scales of exactly its blocks, it is an error.
 
-    A plan is kept in ``folder`` under the digest of what was asked, and read from there the next time.
+    A plan is kept in ``folder`` under the digest of what was asked, and read from there the next time. A
+    file that cannot be read is written anew.
     """
     for side, what in ((source, "source"), (target, "target")):
         if not isinstance(side, Weights):
@@ -306,18 +314,29 @@ def refit(
     limit = limit_from(limit_bytes)
     if isinstance(topology, (str, Path)):
         topology = Topology.load(topology)
-    asked = repr((source.digest(), target.digest(), limit, cast, topology, __version__))
-    digest = hashlib.blake2b(asked.encode(), digest_size=16).hexdigest()
-    kept = None if folder is None else Path(folder) / f"{digest}.refit"
-    if kept is not None and kept.exists():
-        return RefitPlan.load(kept)
+    asked = source.digest(), target.digest(), limit, cast, topology
+    kept = None if folder is None else _place_of(Path(folder), asked)
+    if kept is not None:
+        with contextlib.suppress(ReadError, PlanFormatError):
+            plan = RefitPlan.load(kept)
+            if plan.asked == asked:
+                return plan
     pairs, least = choose_senders(find_pairs(source, target, cast), topology)
     turns = rounds_of(pairs, limit)
     plan = RefitPlan(source, target, tuple(pairs), turns, limit, topology, cast, least)
     if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
         plan.save(kept)
     return plan
+
+
+def _place_of(folder: Path, asked: object) -> Path:
+    """Where a plan is kept, by the digest of what was asked and the version of redist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise WriteError(f"cannot keep refits in {str(folder)!r}: {problem.strerror}") from None
+    text = repr((asked, __version__)).encode()
+    return folder / f"{hashlib.blake2b(text, digest_size=16).hexdigest()}.refit"
 
 
 def with_decisions(

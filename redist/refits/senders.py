@@ -155,14 +155,16 @@ def filled(heights: Ints, size: int, n: int) -> Ints:
     """
     if len(heights) == 1:
         return np.array([n], dtype=np.int64)
+    if max(n * size, int(heights.max()) * len(heights)) > 2**62:
+        heights = heights.astype(object)  # numbers of Python, which are never too large
     order = np.argsort(heights, kind="stable")
-    low = heights[order].astype(object) if n * size > 2**53 else heights[order]
+    low = heights[order]
     # Filling k columns to the height of the next needs this much.
     k = np.arange(1, len(low) + 1)
     below = k * low - np.cumsum(low)
     columns = int(np.searchsorted(below, n * size, side="right"))
     level = (n * size + int(np.sum(low[:columns]))) // columns
-    counts = np.maximum((level - heights) // size, 0)
+    counts = np.maximum((level - heights) // size, 0).astype(np.int64)
     rest = n - int(counts.sum())
     if rest > 0:
         after = heights + counts * size

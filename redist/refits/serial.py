@@ -9,15 +9,18 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
+import secrets
 import zlib
+from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from redist.errors import PlanFormatError, ReadError, RedistError
+from redist.errors import PlanFormatError, ReadError, RedistError, WriteError
 from redist.layout.axes import Ints
-from redist.plan.topology import Topology, format_topology
+from redist.plan.topology import Level, Topology
 from redist.refits.plan import RefitPlan, turn_columns, with_decisions
 from redist.refits.rounds import Turns
 from redist.refits.weights_json import weights_from_dict, weights_to_dict
@@ -33,7 +36,7 @@ def refit_to_json(plan: RefitPlan) -> str:
         "source": weights_to_dict(plan.source),
         "target": weights_to_dict(plan.target),
         "limit_bytes": plan.limit_bytes,
-        "topology": None if plan.topology is None else format_topology(plan.topology),
+        "topology": None if plan.topology is None else astuple(plan.topology),
         "cast": plan.cast,
         "received_bytes": plan.received_bytes,
         "lower_bound_bytes": plan.lower_bound_bytes,
@@ -57,36 +60,29 @@ def refit_from_json(text: str) -> RefitPlan:
             raise PlanFormatError(
                 f"cannot read the refit: version {data['version']}; known: {VERSION}"
             )
-        topology = data["topology"]
+        topology, digest = data["topology"], data["digest"]
         plan = with_decisions(
             (weights_from_dict(data["source"]), weights_from_dict(data["target"]), data["cast"]),
             [_unpacked(numbers).reshape(shape) for shape, numbers in data["senders"]],
             Turns(*map(_unpacked, data["turns"])), data["limit_bytes"],
-            None if topology is None else _topology(topology), data["least_sent_bytes"],
+            None if topology is None else _topology(*topology), data["least_sent_bytes"],
         )  # fmt: skip
     except PlanFormatError:
         raise
-    except (RedistError, ValueError, KeyError, TypeError, IndexError, zlib.error) as problem:
+    except (RedistError, ValueError, LookupError, TypeError, AttributeError, zlib.error) as problem:
         raise PlanFormatError(
             f"cannot read the refit: {type(problem).__name__}: {problem}"
         ) from None
-    if plan.digest != data["digest"]:
+    if plan.digest != digest:
         raise PlanFormatError(
-            f"cannot read the refit: its digest is {plan.digest}, but it says {data['digest']}; it was "
+            f"cannot read the refit: its digest is {plan.digest}, but it says {digest}; it was "
             "changed, or written by another version of redist"
         )
     return plan
 
 
-def _topology(text: str) -> Topology:
-    import sys
-
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:  # pragma: no cover
-        import tomli as tomllib
-
-    return Topology.from_tables(tomllib.loads(text), "the topology of a refit")
+def _topology(levels: Sequence[Sequence[Any]], step_ps: int) -> Topology:
+    return Topology(tuple(Level(*level) for level in levels), step_ps)
 
 
 def _packed(values: Ints) -> str:
@@ -102,11 +98,18 @@ def _unpacked(text: str) -> Ints:
 
 
 def save_refit(plan: RefitPlan, path: str | Path) -> None:
-    """Write a refit to a file, all of it or nothing."""
+    """Write a refit to a file, all of it or nothing; several ranks may write the same file."""
     target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    beside.write_bytes(gzip.compress(plan.to_json().encode(), 1, mtime=0))
-    beside.replace(target)
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    try:
+        try:
+            beside.write_bytes(gzip.compress(plan.to_json().encode(), 1, mtime=0))
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise WriteError(f"cannot write the refit to {str(path)!r}: {why}") from None
 
 
 def load_refit(path: str | Path) -> RefitPlan:
@@ -115,5 +118,6 @@ def load_refit(path: str | Path) -> RefitPlan:
         raw = Path(path).read_bytes()
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
-        raise ReadError(f"cannot read the refit in {str(path)!r}: {problem}") from None
+        why = getattr(problem, "strerror", None) or problem
+        raise ReadError(f"cannot read the refit in {str(path)!r}: {why}") from None
     return refit_from_json(text)

@@ -47,6 +47,10 @@ class Weights:
         self, types: Mapping[str, ArrayType | str], mesh: Any = None, *, names: Rules = None
     ) -> None:
         found = _Reader(Mesh.of(mesh))
+        if not isinstance(types, Mapping) or not all(isinstance(name, str) for name in types):
+            raise ArgumentTypeError(
+                "cannot make weights: need a dict of types by name, as in {'w': 'bf16[4096{tp}, 4096]'}"
+            )
         self.names = Names.of(names)
         self._open: Declared | None = None
         self._types = {name: found.whole(name, types[name]) for name in sorted(types)}

@@ -122,7 +122,7 @@ def without_tensor(plan: RefitPlan) -> RefitPlan:
     """A pair with one instance less."""
     pair = plan.pairs[0]
     last = len(pair.names) - 1
-    sides = {
+    sides: dict[str, Any] = {
         side: replace(held, rank_row=held.rank_row[:-1], base_row=held.base_row[:-1], stored=held.stored[:-1])
         for side, held in (("source", pair.source), ("target", pair.target))
     }  # fmt: skip

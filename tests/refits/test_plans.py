@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import pickle
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import redist
 from redist import Mesh, RefitPlan, Topology, Weights
-from redist.errors import ArgumentError, LayoutError, MemoryLimitError, PlanFormatError, RedistError
+from redist.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    LayoutError,
+    MemoryLimitError,
+    PlanFormatError,
+    RedistError,
+    WriteError,
+)
 from redist.plan.topology import Level
+from redist.refits.senders import filled
 from tests.problems.refits import random_refit
 from tests.refits.test_random import plan_of
+from tests.tiers import sample
 
 
 def rows_to_columns(n: int = 4, **how: object) -> RefitPlan:
@@ -60,6 +75,12 @@ def test_ranks_of_the_same_node_are_preferred_and_links_are_loaded_evenly() -> N
     source = Weights(names, Mesh({"copy": 4}, ranks=[0, 1, 2, 4]))
     sent = redist.refit(source, Weights(names, Mesh({"x": 1}, ranks=[8])), topology=wide).sent_bytes
     assert abs(sent[0] + sent[1] + sent[2] - sent[4]) <= 2 * 32
+
+
+def test_loads_may_be_large_numbers() -> None:
+    """Times of many terabytes are near the end of 64 bits."""
+    counts = filled(np.full(300, 5 * 10**16), 10**10, 5000)
+    assert counts.sum() == 5000 and set(counts.tolist()) == {16, 17}
 
 
 def test_casts_count_the_narrower_dtype() -> None:
@@ -125,6 +146,70 @@ def test_json_that_was_changed_is_refused() -> None:
             RefitPlan.from_json(wrong)
 
 
+@pytest.mark.parametrize("seed", range(sample(40, of=4000)))
+def test_json_with_anything_in_it_is_the_plan_or_refused(seed: int) -> None:
+    rng = random.Random(seed)
+    plan = with_topology()
+    data = json.loads(plan.to_json())
+    places = list(_places(data))
+    where, key = rng.choice(places)
+    where[key] = rng.choice([None, -1, 10**30, "", "x", [], {}, [0], 1.5, True, "AAAA", "8"])
+    with contextlib.suppress(PlanFormatError):
+        assert RefitPlan.from_json(json.dumps(data)) == plan
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every dict or list with every key in it."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], (dict, list)):
+            yield from _places(value[key])
+
+
+def with_topology() -> RefitPlan:
+    odd = Topology(
+        (Level('a "node"', 2, 10**6, 123_456_789), Level("net", None, 10**7, 10**9 + 7, 3))
+    )
+    return rows_to_columns(limit_bytes=64, topology=odd)
+
+
+def test_a_topology_comes_back_as_it_was() -> None:
+    plan = with_topology()
+    again = RefitPlan.from_json(plan.to_json())
+    assert again == plan and again.topology == plan.topology
+
+
+def test_what_was_asked_is_of_the_digest() -> None:
+    plans = [rows_to_columns(), rows_to_columns(cast=True), rows_to_columns(limit_bytes=2**20)]
+    assert len({plan.digest for plan in plans}) == 3
+
+
+def test_a_kept_file_that_is_not_the_plan_is_written_anew(tmp_path: Path) -> None:
+    plan = rows_to_columns(folder=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    good = kept.read_bytes()
+    other = rows_to_columns(limit_bytes=64)
+    for wrong in (b"", good[:-9], b"{}", good[:40] + b"x" + good[41:]):
+        kept.write_bytes(wrong)
+        assert rows_to_columns(folder=tmp_path) == plan
+        assert kept.read_bytes() == good
+    other.save(kept)
+    assert rows_to_columns(folder=tmp_path) == plan
+    assert [*tmp_path.iterdir()] == [kept] and kept.read_bytes() == good
+
+
+def test_several_processes_may_keep_a_plan_at_once(tmp_path: Path) -> None:
+    """As ranks of several hosts do, whose process numbers may be equal."""
+    plan, path = rows_to_columns(), tmp_path / "a.refit"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: plan.save(path), range(40)))
+    assert RefitPlan.load(path) == plan and [*tmp_path.iterdir()] == [path]
+    with pytest.raises(WriteError, match=r"cannot write the refit to .*nowhere"):
+        plan.save(tmp_path / "nowhere" / "a.refit")
+    with pytest.raises(WriteError, match="cannot keep refits in"):
+        rows_to_columns(folder=path)
+
+
 def test_plans_are_kept_by_the_digest_of_what_was_asked(tmp_path: Path) -> None:
     first = rows_to_columns(folder=tmp_path)
     kept = [*tmp_path.iterdir()]
@@ -184,6 +269,11 @@ def test_errors_of_sides() -> None:
         redist.refit(w, w, names="a[4|4] = d, e")
     with pytest.raises(ArgumentError, match=r"need redist\.Weights"):
         redist.refit({"a": "f32[8]"}, w)  # type: ignore[arg-type]
+    for wrong in ({1: "f32[8]"}, ["f32[8]"]):
+        with pytest.raises(ArgumentTypeError, match="need a dict of types by name"):
+            Weights(wrong, Mesh(x=2))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"source does not have \(it has no tensors\)"):
+        redist.refit(Weights({}, Mesh(x=2)), w)
     with pytest.raises(ArgumentError, match="no mesh"):
         Weights({"a": "f32[8]"})
     open_ = Weights.declare({"*": None}, Mesh(x=2))
