@@ -110,6 +110,11 @@ class Arrival:
         if self.commit == SWAP:
             self.turn = 1 - self.turn
 
+    def close(self) -> None:
+        """**Local.** Let the place go in which weights arrived before they were copied."""
+        if self.commit == COPY:
+            self._memory.clear()
+
     def _view(self, which: int, k: int) -> Any:
         """A tile of a set that was made here, as an array of the library of the one that was given."""
         tile, memory = self._side.tiles[k], self._memory[which]

@@ -9,12 +9,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from redist.errors import ArgumentError, PeerError, RedistError, RequestError, TransferError
+from redist.errors import ArgumentError, PeerError, RequestError, TransferError
 from redist.runtime.cuda.arrays import wait_for_gpu
 from redist.runtime.refit.arrival import COPY, Handover
 from redist.runtime.refit.mover import AUTO, Mover, PlanOfRuns
 from redist.runtime.refit.ranks import RefitRanks
-from redist.runtime.refit.said import Bits, Said, Version, agreed, bits_of, check_bindings
+from redist.runtime.refit.said import (
+    Bits,
+    Said,
+    Version,
+    agreed,
+    bits_of,
+    check_bindings,
+    problem_of,
+)
 from redist.text.units import count_of
 
 Tiles = Mapping[str, Any]
@@ -90,6 +98,7 @@ class BoundRefit:
             with ranks.operation():
                 why_not = mover.join(bindings)
         if why_not:
+            mover.close()
             raise RequestError(why_not)
 
     @property
@@ -112,25 +121,21 @@ class BoundRefit:
         ``changed`` has the names of the stored tensors that have changed since the last refit, and only
         these travel; every rank must have that version. None sends all.
         """
-        problem: str | None = None
         bits: Bits | None = None
-        try:
+
+        def check() -> None:
+            nonlocal bits
             self._check_call(sending=True)
             if not isinstance(version, (int, str)) or isinstance(version, bool):
                 raise ArgumentError(f"cannot send version {version!r}: need a whole number or text")
             bits = self._bits(changed)
-        except RedistError as error:
-            problem = str(error)
+
+        problem = problem_of(check)
         return self._refit(version, bits, problem)
 
     def receive(self) -> Version:
         """**Collective.** Receive what ranks with source tiles send; the version that the tiles have now."""
-        problem: str | None = None
-        try:
-            self._check_call(sending=False)
-        except RedistError as error:
-            problem = str(error)
-        return self._refit(None, None, problem)
+        return self._refit(None, None, problem_of(lambda: self._check_call(sending=False)))
 
     def _check_call(self, sending: bool) -> None:
         source = self._mover.source
@@ -143,11 +148,13 @@ class BoundRefit:
         """The stored tensors that changed, as bits."""
         if changed is None:
             return None
-        if isinstance(changed, str):
+        if isinstance(changed, str) or not isinstance(changed, Iterable):
             raise ArgumentError(f"cannot send changed={changed!r}: need a list of names")
         known = self._mover.source.numbers
         names = list(changed)
-        wrong = next((name for name in names if name not in known), None)
+        wrong = next(
+            (name for name in names if not isinstance(name, str) or name not in known), None
+        )
         if wrong is not None:
             raise RequestError(
                 f"cannot send changed={wrong!r}: the source of the plan stores no tensor of this name"
@@ -160,13 +167,20 @@ class BoundRefit:
             raise TransferError(f"cannot refit: {CLOSED}")
         ranks, mover = self._ranks, self._mover
         sends = version is not None
-        said = Said(sends, version, bits, self.version, mover.arrival.turn, problem)
+        held = self.version
+        said = Said(sends, version, bits, held, mover.arrival.turn, problem)
         with ranks.on_stream():
+            if mover.others_write:
+                self.version = None
             with ranks.operation():
                 if mover.on_gpu and sends:
                     wait_for_gpu()  # what was written before, on any stream, may be read
                 told: list[Said] = ranks.gather(said)
-            asked, changed = agreed(told)
+            try:
+                asked, changed = agreed(told)
+            except RequestError:  # on all ranks: nobody writes
+                self.version = held
+                raise
             handover = self._move(asked, changed, [one.turn for one in told])
             if handover is not None:
                 with self._guard or contextlib.nullcontext():

@@ -70,7 +70,7 @@ class Mover:
         self._programs: Latest[Bits | None, tuple[Program, Handover]] = Latest(REMEMBERED)
         self._near: Near | None = None
         self._by_memory: NodeRounds | None = None
-        self._staging: list[Any] = []
+        self._staging: Any = None
 
     # Binding
 
@@ -157,8 +157,7 @@ class Mover:
         if why is not None:
             return f"cannot bind with messages: {why}"
         self._prepare(Ways(direct=not self.on_gpu or self.ranks.sends_from_gpu))
-        program = self.program(None)[0]
-        self._staging = [self._room(n) for n in (program.send_bytes, program.receive_bytes)]
+        self._staging = self._room(self.program(None)[0].staging_bytes)
         return None
 
     def _prepare(self, ways: Ways) -> None:
@@ -188,6 +187,12 @@ class Mover:
         problem = problem_of(lambda: rounds.map(places, program))
         self._by_memory = rounds
         return next((text for text in self.ranks.gather(problem) if text), None)
+
+    @property
+    def others_write(self) -> bool:
+        """Whether neighbours write into the tiles that serve, as soon as they have agreed on a version."""
+        near = self._near
+        return not self.arrival.keeps_old and near is not None and bool(near.ways.given)
 
     def _room(self, n_bytes: int) -> Any:
         """Staging of messages: of the host, pinned for its GPU, or of the GPU."""
@@ -236,14 +241,17 @@ class Mover:
         table[buffers.source(0) : buffers.target(0)] = self.source.addresses()
         table[buffers.target(0) : buffers.staged(0)] = self.arrival.sets[self.arrival.turn]
         table[buffers.far(0) :] = far
-        for number, memory in zip((Buffers.SEND, Buffers.RECEIVE), self._staging, strict=False):
-            table[number] = address_of(memory) if isinstance(memory, np.ndarray) else memory.ptr
+        memory = self._staging
+        if memory is not None:
+            address = address_of(memory) if isinstance(memory, np.ndarray) else memory.ptr
+            table[[Buffers.SEND, Buffers.RECEIVE]] = address
         return table
 
     def close(self) -> None:
         """**Local.** Let memory of others and staging go."""
         self._programs.clear()
-        self._staging.clear()
+        self._staging = None
+        self.arrival.close()
         if self._near is not None:
             self._near.close()
         self.ranks.close()

@@ -120,14 +120,16 @@ class RefitRound:
 class Program:
     """All that a rank does in a refit: copies straight between tiles, then rounds.
 
-    ``written`` has the bytes that arrive in each target tile; ``arrivals`` the blocks that do, as they lie
-    in tiles: ``dst`` is the number of a tensor, and nothing is said of where they come from.
+    Of ``staging_bytes`` what is sent in a round takes the beginning, at most ``send_bytes``, and what is
+    received the rest. ``written`` has the bytes that arrive in each target tile; ``arrivals`` the blocks
+    that do, as they lie in tiles: ``dst`` is the number of a tensor, and nothing is said of where they
+    come from.
     """
 
     straight: Copies
     rounds: tuple[RefitRound, ...]
     send_bytes: int
-    receive_bytes: int
+    staging_bytes: int
     written: dict[int, int]
     arrivals: Blocks
 
@@ -160,7 +162,7 @@ class Compiler:
         quiet_out = np.isin(sends["peer"], list(ways.push | ways.taken | me))
         quiet_in = np.isin(receives["peer"], list(ways.pull | ways.given | me))
         out = self._packed(sends[~quiet_out], sending=True)
-        into = self._packed(receives[~quiet_in], sending=False)
+        into = self._packed(receives[~quiet_in], sending=False, before=out.staged_by_round)
         rounds = [
             RefitRound(
                 number, out.copies(number), out.messages(number), into.messages(number),
@@ -178,7 +180,7 @@ class Compiler:
             self.copies(straight[order], streams=True),
             tuple(rounds),
             out.staging_bytes,
-            into.staging_bytes,
+            max(out.staging_bytes, into.staging_bytes),
             {int(k): int(totals[k]) for k in np.flatnonzero(totals)},
             arrivals,
         )
@@ -229,8 +231,13 @@ class Compiler:
         self._far_end(blocks, runs, sending, self.buffers.far(far))
         return blocks
 
-    def _packed(self, runs: Runs, sending: bool) -> _Packed:
-        """Messages of one direction, and the blocks that are packed for them or unpacked from them."""
+    def _packed(
+        self, runs: Runs, sending: bool, before: Mapping[int, int] | None = None
+    ) -> _Packed:
+        """Messages of one direction, and the blocks that are packed for them or unpacked from them.
+
+        They are staged behind what the other direction has of a round, ``before``.
+        """
         n_bytes = runs["bytes"] * runs["count"]
         position = np.zeros(len(runs), np.int64)
         if not self.ways.by_memory:
@@ -245,6 +252,10 @@ class Compiler:
         if not self.ways.direct:
             direct[:] = False
         starts = _starts(np.where(direct, 0, n_bytes), runs["round"])
+        if before:
+            numbers, which = np.unique(runs["round"], return_inverse=True)
+            sizes = np.array([before.get(number, 0) for number in numbers.tolist()], np.int64)
+            starts = starts + sizes[which]
         first = _firsts(runs["round"], runs["peer"], position)
         blocks = self._blocks(runs, sending)
         self._own_end(blocks, runs, sending)
@@ -302,8 +313,21 @@ class _Packed:
 
     @property
     def staging_bytes(self) -> int:
-        """The most that is staged in a round."""
-        return int(np.max(self.starts + np.where(self.direct, 0, self.n_bytes), initial=0))
+        """Where what is staged ends, in the round that has most."""
+        return int(np.max(self._ends, initial=0))
+
+    @property
+    def staged_by_round(self) -> dict[int, int]:
+        """Where it ends in each round."""
+        if not len(self.runs):
+            return {}
+        first = _firsts(self.runs["round"])
+        ends = np.maximum.reduceat(self._ends, first)
+        return dict(zip(self.runs["round"][first].tolist(), ends.tolist(), strict=True))
+
+    @property
+    def _ends(self) -> Ints:
+        return np.asarray(self.starts + np.where(self.direct, 0, self.n_bytes))
 
     def _slice(self, number: int) -> slice:
         lo, hi = np.searchsorted(self.runs["round"], [number, number + 1])

@@ -65,16 +65,18 @@ def problem_of(work: Callable[[], Any]) -> str | None:
 
 def check_bindings(bindings: Sequence[Binding]) -> None:
     """Raise the same error on all ranks if one has an error, or if they bind different things."""
+    _must_be_equal("plans", [f"digest {one.digest[:12]}" for one in bindings])
+    # After plans: where these differ, tiles do not fit for that reason.
     _raise_problems("cannot bind the plan", [one.problem for one in bindings])
-    for what, texts in (
-        ("plans", [f"digest {one.digest[:12]}" for one in bindings]),
-        ("transports", [one.transport for one in bindings]),
-    ):
-        if len(set(texts)) > 1:
-            raise RequestError(
-                f"cannot bind the plan: ranks give different {what}, {_by_ranks(texts)}; give the same on "
-                "every rank"
-            )
+    _must_be_equal("transports", [one.transport for one in bindings])
+
+
+def _must_be_equal(what: str, texts: Sequence[str]) -> None:
+    if len(set(texts)) > 1:
+        raise RequestError(
+            f"cannot bind the plan: ranks give different {what}, {_by_ranks(texts)}; give the same on "
+            "every rank"
+        )
 
 
 def agreed(told: Sequence[Said]) -> tuple[Version, Bits | None]:

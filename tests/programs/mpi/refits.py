@@ -6,7 +6,8 @@ As in ``mpirun -n 4 python -m tests.programs.mpi.refits --n 10``.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -128,6 +129,10 @@ def wrong_tiles(comm: MPI.Comm, n: int) -> str | None:
     other = small_refit(comm.size - 1, 1, rounds=1 if rank else 2)
     tiles = plan.sending(rank, 1), plan.receiving(rank)
     wrong = refused(comm, "different plans", lambda: bind(other, *tiles, comm=comm))
+    larger = small_refit(comm.size - 1, 1, source="f64")
+    wrong = wrong or refused(  # tiles that do not fit are not the reason
+        comm, "different plans", lambda: bind(plan if rank else larger, *tiles, comm=comm)
+    )
     wrong = wrong or refused(
         comm, f"names rank {comm.size}", lambda: bind(small_refit(comm.size, 1), comm=comm)
     )
@@ -148,6 +153,9 @@ def wrong_versions(comm: MPI.Comm, n: int) -> str | None:
             ("need a whole number", lambda: go(refit, given, 2.5)),
             ("stores no tensor of this name", lambda: go(refit, given, 2, changed=["x"])),
             ("need a list of names", lambda: go(refit, given, 2, changed="a")),
+            ("need a list of names", lambda: go(refit, given, 2, changed=7)),
+            ("stores no tensor of this name", lambda: go(refit, given, 2, changed=[["a"]])),
+            ("ValueError: no more", lambda: go(refit, given, 2, changed=_breaks_off())),
             ("call receive()", lambda: refit.send(2)),
             ("call send(version)", refit.receive),
         ]
@@ -167,6 +175,11 @@ def wrong_versions(comm: MPI.Comm, n: int) -> str | None:
         return wrong or differs(got, plan.wanted(rank, 1)) or None
 
 
+def _breaks_off() -> Iterator[str]:
+    yield "a"
+    raise ValueError("no more")
+
+
 class Stop(Exception):
     """What a rank raises in the middle."""
 
@@ -174,17 +187,20 @@ class Stop(Exception):
 def failing(comm: MPI.Comm, n: int) -> str | None:
     """A rank that fails in the middle: all keep the old weights, but for those in place."""
     for transport, commit in WAYS:
-        own = comm.Dup()
-        wrong = _failing(own, transport, commit)
-        if any(own.allgather(wrong)):
-            return f"{transport}, {commit}: {wrong}" if wrong else None
+        for mapped in (False, True) if transport == "ipc" else (False,):
+            own = comm.Dup()
+            wrong = _failing(own, transport, commit, mapped)
+            if any(own.allgather(wrong)):
+                return f"{transport}, {commit}, {mapped}: {wrong}" if wrong else None
     return None
 
 
-def _failing(comm: MPI.Comm, transport: str, commit: str) -> str:
+def _failing(comm: MPI.Comm, transport: str, commit: str, mapped: bool) -> str:
+    """With ``mapped`` others write into the tiles that serve, and this may be before their rank is ready."""
     plan = small_refit(comm.size - 1, 1)
     rank = comm.rank
     given, got = plan.sending(rank, 1), plan.receiving(rank)
+    got = in_shared_memory(got) if mapped else got
     refit = bind(plan, given, got, comm=comm, transport=transport, commit=commit, timeout_s=SOON_S)
     go(refit, given, 1)
     for name, values in plan.sending(rank, 2).items():
@@ -196,6 +212,17 @@ def _failing(comm: MPI.Comm, transport: str, commit: str) -> str:
             raise Stop("no more")
 
         mover.move = move
+    elif mapped and got:
+        ranks: Any = refit._ranks
+        gather = ranks.gather
+
+        def late(value: Any) -> Any:
+            found = gather(value)
+            time.sleep(0.3)
+            ranks._world.failure.raise_if_any()  # as a wait that is not yet over does
+            return found
+
+        ranks.gather = late
     try:
         go(refit, given, 2)
         said = "nobody minded" if got else ""  # what others send may have gone before
@@ -204,11 +231,11 @@ def _failing(comm: MPI.Comm, transport: str, commit: str) -> str:
     except PeerError as problem:
         said = "" if "no more" in str(problem) else str(problem)
     if got:
-        keeps = commit != "in place"
-        if refit.version != (1 if keeps else None):
-            return f"version {refit.version}"
-        if keeps and differs(refit.tiles, plan.wanted(rank, 1)):
+        is_old = not differs(refit.tiles, plan.wanted(rank, 1))
+        if refit.version == 1 and not is_old:
             return "the old weights are gone"
+        if refit.version != 1 and (commit != "in place" or refit.version is not None):
+            return f"version {refit.version}"
     try:
         go(refit, given, 2)
         return "it goes on as if nothing had been"

@@ -10,9 +10,10 @@ import pytest
 
 from redist.runtime.refit import program
 from redist.runtime.refit.bound import BoundRefit, Options
+from redist.runtime.shm.segments import allocated_bytes
 from tests.fakes.refit_ranks import ThreadRanks, on_ranks
 from tests.problems import refits
-from tests.problems.small_refits import SmallRefit, random_refit
+from tests.problems.small_refits import SmallRefit, random_refit, small_refit
 from tests.refits.test_random import plan_of
 from tests.tiers import sample
 
@@ -100,3 +101,20 @@ def test_random_refits(
         return "" if same(refit.tiles, want) and refit.version == 3 else "version 3 differs"
 
     assert set(on_ranks(plan.n_ranks, shares, work)) == {""}
+
+
+def test_memory_of_arrivals_goes_when_the_plan_is_closed() -> None:
+    plan = small_refit(1, 1, together=True)
+    given, got = plan.sending(0, 1), plan.receiving(0)
+
+    def work(ranks: ThreadRanks) -> tuple[int, int]:
+        before = allocated_bytes()
+        refit = BoundRefit(plan, ranks, given, got, Options())
+        refit.send(1)
+        during = allocated_bytes()
+        refit.close()
+        return during - before, allocated_bytes() - before
+
+    (found,) = on_ranks(1, True, work)
+    assert found[0] > 0 and found[1] == 0, found
+    assert same(got, plan.wanted(0, 1))
