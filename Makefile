@@ -29,7 +29,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## set up, plan a redistribution, draw it, race it on 8 local ranks
+demo: $(STAMP) ## set up, plan a redistribution, draw it, time it on 8 local ranks against two other ways
 	@$(BIN)/redist plan $(DEMO) --explain --svg plan.svg --html plan.html
 	@echo
 	@echo "picture    plan.svg, and plan.html with the whole story: open either in a browser"

@@ -66,7 +66,7 @@ def synthesize(
 
     ``source`` and ``target`` may be text, with ``mesh`` (and ``target_mesh`` where the target lives
     on other ranks or axes). ``limit_bytes``, a number or text such as ``"64MiB"``, bounds
-    ``plan.peak_bytes``; :class:`NoPlanError` says the least limit that would do.
+    ``plan.peak_bytes``; :class:`NoPlanError` names the smallest limit that is enough.
     ``objective`` is ``time`` (modelled on ``topology``) or ``bytes``
     (total received); ``strategy`` is ``auto``, ``collectives`` (no exchange), ``no_permute``
     (neither exchange nor all_permute) or ``direct`` (one step). With ``donate`` the source is freed

@@ -62,8 +62,10 @@ example:
   redist plan "f32[4096{x}, 4096{y}]" "f32[4096{y}, 4096{x}]" --mesh x=2,y=4
 
 exit status:
-  0  done            2  the request is wrong (one line on stderr says what)
-  1  found wrong     3  no plan fits the limit (says the least that would)
+  0  done
+  1  the plan, a checksum or a result is wrong
+  2  the request is wrong (one line on stderr says what)
+  3  no plan fits the limit (the message names the smallest that is enough)
   4  neither proved nor refuted: the solver gave up
 
 'redist COMMAND --help' explains a command.

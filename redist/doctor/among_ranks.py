@@ -62,7 +62,7 @@ def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -
     with world.operation(timeout_s):
         planned_for = find_topology(world, None, LARGE_BYTES)
     why = [
-        ("plans know of", str(planned_for)),
+        ("plans assume", str(planned_for)),
         (
             READS,
             YES if near == READ else f"no; {NEEDS_KERNELS if why_no_kernels() else CANNOT_READ}",
@@ -125,7 +125,7 @@ def _said(problems: Sequence[str], world: World) -> str:
         return f"no: {problems[0]}"
     if all(world.node.groups.count(group) == 1 for group in world.node.groups):
         return "not tried: no two ranks are on one node"
-    return "yes: every rank has read a number of each other on its node"
+    return "yes: every rank has read a number from every other rank on its node"
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -208,7 +208,7 @@ def _export() -> str:
     from redist.runtime.cuda.transports.opened_memory import place_of
 
     place_of(int(cupy.zeros(8, np.uint8).data.ptr))
-    return "a handle was made; ranks try out among themselves whether it opens"
+    return "a handle was made; a test between ranks shows whether others can open it"
 
 
 def _nccl() -> str:

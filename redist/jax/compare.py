@@ -38,7 +38,7 @@ class CompiledFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A move by redist beside XLA's own (``jax.jit(lambda x: x, out_shardings=...)``); it prints as a table.
+    """A move by redist compared with XLA's own (``jax.jit(lambda x: x, out_shardings=...)``), as a table.
 
     ``redist`` and ``xla`` have the figures of both compiled programs; of a tree, whose arrays move one
     after the other, ``received_bytes`` is the sum and ``held_bytes`` the fullest moment, with everything
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def saved_bytes(self) -> int | None:
-        """Memory of a device that the plan saves; below 0 where XLA's own takes less."""
+        """Memory per device that the plan saves; below 0 if XLA's own resharding needs less."""
         if self.redist.held_bytes is None or self.xla.held_bytes is None:
             return None
         return self.xla.held_bytes - self.redist.held_bytes
@@ -71,7 +71,7 @@ class Comparison:
         what = f"{count_of(self.n_arrays, 'array')}, {count_of(self.n_devices, 'device')}"
         least = CompiledFigures(self.lower_bound_bytes, self.tiles_bytes)
         rows = [
-            (what, "received by all", "of least", "peak per device", "= source, target", "+ extra"),
+            (what, "received by all", "/ least", "peak per device", "= source, target", "+ extra"),
             self._row("redist", self.redist),
             self._row("XLA's own", self.xla),
             self._row("least possible", least),
@@ -100,16 +100,16 @@ class Comparison:
     def _verdict(self) -> str:
         saved, ours, theirs = self.saved_bytes, self._extra(self.redist), self._extra(self.xla)
         if saved is None:
-            return "XLA does not tell how much memory its programs take here"
+            return "XLA does not report here how much memory its programs need"
         both = "source and target"
         if self.is_donated:
             both += " (donated)"
         if saved == 0:
-            return f"beside {both} both take {_text(ours)} of a device"
+            return f"in addition to {both}, both need {_text(ours)} per device"
         end = f"{format_bytes(abs(saved))} {'less' if saved > 0 else 'more'}"
         return (
-            f"beside {both} redist takes {_text(ours)} of a device, XLA's own resharding {_text(theirs)}: "
-            f"redist takes {end}"
+            f"in addition to {both}, redist needs {_text(ours)} per device and XLA's own resharding "
+            f"{_text(theirs)}: redist needs {end}"
         )
 
 
@@ -121,7 +121,7 @@ def _text(n_bytes: int | None) -> str:
 def compare(
     x: Any, sharding: Any, limit_bytes: int | str | None = None, *, donate: bool = False
 ) -> Comparison:
-    """What :func:`redistribute` saves of memory and traffic beside XLA's own resharding.
+    """The memory and traffic that :func:`redistribute` saves, compared with XLA's own resharding.
 
     ``print(redist.jax.compare(x, sharding))`` has both in a table: of the peak, the part that both hold
     anyway (source and target), and what each takes on top. Nothing moves; both programs are compiled.

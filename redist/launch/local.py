@@ -89,9 +89,9 @@ class LocalRanks:
         """Run a cell, or call a function, on every rank; what each returns, None for cells.
 
         As in ``ranks.run("print(comm.rank)")`` and ``ranks.run(np.random.default_rng, 7)``. A cell is text;
-        names it sets stay, and ``comm`` is there. A function of this notebook is sent as its source, and
-        finds the names that cells have set; a function of a module is imported there. What ranks print is
-        shown behind their numbers. If one raises, so does this, once.
+        the variables that it sets stay, and ``comm`` is one of them. A function of this notebook is sent as
+        its source and sees these variables; a function of a module is imported by each rank. Every line that
+        a rank prints is shown after its number. If a rank raises, this raises one error.
         """
         if not self._sockets:
             raise PeerError("cannot run this: the ranks have ended; start them anew with restart()")
@@ -233,7 +233,7 @@ def launch(n_ranks: int, timeout_s: float = 60.0) -> LocalRanks:
 
     As in ``ranks = redist.launch(4)`` and then ``ranks.run("print(comm.rank)")``, or a cell that begins with
     ``%%ranks``. Each rank has joined a job of ``n_ranks``, whose communicator is its ``comm``. This process
-    is none of them. They end with it, or with ``ranks.close()``.
+    is not one of them. They end with it, or with ``ranks.close()``.
     """
     if isinstance(n_ranks, bool) or not isinstance(n_ranks, int) or n_ranks < 1:
         raise ArgumentError(f"cannot launch {n_ranks!r} ranks: give a whole number from 1 on")

@@ -66,11 +66,11 @@ def add_options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "--sizes",
         metavar="BYTES,...",
         default="128MiB,1MiB",
-        help="total size of the array, on the side that takes more memory (default %(default)s)",
+        help="total size of the array, in the layout that takes more memory (default %(default)s)",
     )
     parser.add_argument("--cases", metavar="NAME,...", help="what to move (default: all)")
     parser.add_argument(
-        "--contenders", metavar="NAME,...", help="who takes part (default: all of redist's own)"
+        "--contenders", metavar="NAME,...", help="which methods to compare (default: all of redist's own)"
     )
     parser.add_argument(
         "--repeat", metavar="N", default="15", help="repetitions of each (default %(default)s)"

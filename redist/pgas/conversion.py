@@ -28,7 +28,7 @@ def from_local(
     local: Any, type: Type, *, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** Make a global array from the ranks' own tiles, of NumPy or on GPUs, without a copy.
+    """**Local.** Make a global array from the ranks' own tiles, in NumPy or GPU arrays, without a copy.
 
     ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``. A rank outside the mesh,
     which has no tile, says by ``device="cuda"`` that the others' are on GPUs.
@@ -77,7 +77,7 @@ def array(
     obj: Any, /, dtype: Any = None, *, copy: bool | None = True, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** Make a new global array from values that all ranks have alike, as ``numpy.array`` does.
+    """**Local.** Make a new global array from values that are the same on all ranks, as ``numpy.array`` does.
 
     ``pgas.array([[1, 2], [3, 4]], dtype=float)``; :func:`asarray` copies only if it must.
     """
@@ -89,14 +89,15 @@ def asarray(
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
     limit_bytes: int | str | None = None,
 ) -> Array:  # fmt: skip
-    """**Local.** Make a global array from values that all ranks have alike: numbers, lists, NumPy arrays.
+    """**Local.** Make a global array from values that are the same on all ranks: numbers, lists, NumPy arrays.
 
     Every rank keeps its part and moves nothing. A global array is returned as it is. Arrays on GPUs
-    stay there unless ``device="cpu"`` is said.
+    stay there unless you pass ``device="cpu"``.
 
-    **Collective** for arrays of other libraries that lie on several ranks: a DTensor of PyTorch shares its
-    memory; a Dask array, and references to Ray's objects (lists of lists of blocks, or a dict by index), come
-    in a block at a time, which takes ``limit_bytes`` on a rank beside the array, 64 MiB if nothing is said.
+    **Collective** for arrays that another library has distributed over several ranks. A PyTorch DTensor
+    shares its memory. A Dask array, or references to Ray objects (nested lists of blocks, or a dict by index),
+    are read a block at a time. In addition to the array, a rank then uses at most ``limit_bytes``, by default
+    64 MiB.
     """
     taker = _taker_of(obj)
     if taker is not None:
@@ -188,7 +189,7 @@ def _in_memory(obj: Any, dtype: Any) -> Tile:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """**Local.** Make a global array from any library's array that all ranks have alike.
+    """**Local.** Make a global array from any library's array that is the same on all ranks.
 
     It is whole on every rank and shares the memory, where no copy is asked for.
     """

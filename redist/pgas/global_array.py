@@ -93,7 +93,7 @@ class Array(Methods):
     def gather(self) -> Tile:
         """**Collective.** Bring the whole array to every rank, as a new NumPy array.
 
-        Ranks outside its mesh get it too. Of tiles on GPUs, an array of CuPy.
+        Ranks outside its mesh get it too. If tiles are on GPUs, the result is a CuPy array.
         """
         self.memory.check_values("gather", self.type, OUTSIDE_IT, noted=True)
         everyone = self.mesh.n_devices == self.comm.size

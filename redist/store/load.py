@@ -110,7 +110,7 @@ def load(
     """**Collective over** ``comm``. Load a checkpoint into any types on any mesh; global arrays by name.
 
     ``new = redist.load("w.safetensors", {"w": "{}, {x}", "*.bias": None}, mesh=mesh)``. ``path`` is a
-    safetensors file or a folder of them, whoever wrote it. ``types`` has types by name or glob: the first
+    safetensors file or a folder of them, from any program. ``types`` has types by name or glob: the first
     pattern that matches a name counts, None is the default layout, and an array that none matches is not
     loaded. Without ``types`` all are, in the default layout.
 
@@ -119,8 +119,8 @@ def load(
     read out of ``*.q``, ``*.k`` and ``*.v``. ``verify`` compares checksums, where the file has them.
 
     ``read="slices"`` lets each rank read its own tile, ``"once"`` every byte be read by one rank and moved;
-    by default the cheaper one is taken for each array. Beside the arrays a rank takes ``limit_bytes`` at
-    most, 64 MiB if nothing is said; 1 MiB is enough.
+    by default the cheaper one is taken for each array. In addition to the arrays, a rank uses at most
+    ``limit_bytes``, by default 64 MiB; 1 MiB is enough.
     """
     must_have_data(path)
     comm = comm_or_world(comm)

@@ -170,17 +170,17 @@ def save(
     ``redist.save("w.safetensors", {"w": w, "b": b}, meta={"step": 100})``. A name that ends in
     ``.safetensors`` makes one file, another a folder as Hugging Face has it, in files of ``shard_bytes``
     (5 GiB). Arrays are global arrays, on CPUs or GPUs, tiles with types, DTensors or jax.Arrays, in dicts
-    that may be nested; names get dots between them. The file depends on names, values and ``meta`` alone:
-    layouts and numbers of ranks leave no trace in it, and ``safetensors`` reads it.
+    that may be nested; names get dots between them. The file depends only on names, values and ``meta``,
+    not on layouts or numbers of ranks. The package ``safetensors`` reads it.
 
     ``dtype`` casts floats, or by name or glob: ``{"*.weight": "bf16"}``. ``names`` are rules that say
-    which named tensors an array is made of, as ``"*.qkv[q|k|v, :] = *.q, *.k, *.v"``: a fused weight is
-    saved unfused. A rank takes at most ``limit_bytes`` beside its arrays, 64 MiB if nothing is said.
+    which named tensors an array is made of, such as ``"*.qkv[q|k|v, :] = *.q, *.k, *.v"``: a fused weight is
+    saved unfused. In addition to its arrays, a rank uses at most ``limit_bytes``, by default 64 MiB.
 
-    The name is given last, when everything is on the disk (``sync=False`` leaves that to the system):
-    whoever loads it finds the old checkpoint or the new one, whole. If a rank fails, all raise the same
-    :class:`~redist.WriteError`, and the old one is as it was. What was written until then is not lost: the
-    next save under the name writes only what is missing.
+    The checkpoint gets its name last, when everything is on the disk (``sync=False`` leaves that to the
+    system). So a load finds the old checkpoint or the new one, complete. If a rank fails, all raise the same
+    :class:`~redist.WriteError`, and the old one is unchanged. What was already written is not lost: the next
+    save under this name writes only what is missing.
     """
     error: Exception | None = None
     draft: Draft | None = None
@@ -237,12 +237,12 @@ def _told(draft: Any, error: Exception | None) -> tuple[str | None, list[str]]:
 
 
 def save_limit(limit_bytes: int | str | None) -> int:
-    """**Local.** What a rank takes beside its arrays."""
+    """**Local.** What a rank uses in addition to its arrays."""
     limit = limit_from(limit_bytes)
     if limit is not None and limit < 4 * LEAST_BYTES:
         raise ArgumentError(
             f"cannot keep to {format_bytes(limit)} a rank: need {format_bytes(4 * LEAST_BYTES)} or more "
-            "beside the arrays"
+            "in addition to the arrays"
         )
     return LIMIT_BYTES if limit is None else limit
 

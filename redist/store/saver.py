@@ -64,7 +64,7 @@ class Saver:
                 saver.save(arrays, step=step + 1)    # copies the arrays, and returns
         saver.wait()
 
-    ``keep`` is how many complete checkpoints stay; None keeps all. Every checkpoint is one file,
+    ``keep`` is the number of complete checkpoints to keep; None keeps all. Every checkpoint is one file,
     ``step-0000000100.safetensors``, or a folder if ``shard_bytes`` is given. ``dtype``, ``names`` and
     ``sync`` are those of :func:`redist.save`. A copy of what this rank writes is held until it is written:
     its share of the arrays, of replicas only a part.

@@ -84,7 +84,7 @@ class Stored(Mapping[str, Entry]):
 def stored(path: File) -> Stored:
     """**Local.** What a checkpoint holds: names, dtypes, shapes, and what its writer added as ``meta``.
 
-    ``path`` is a safetensors file, whoever wrote it, or a folder of them. Only headers are read, and
+    ``path`` is a safetensors file from any program, or a folder of them. Only headers are read, and
     every number in them is checked: arrays that overlap, leave gaps or do not fit the file are refused.
 
     >>> import tempfile, redist

@@ -65,7 +65,7 @@ def _segment_routes(request: Request) -> dict[str, Path]:
     if request.strategy in ("collectives", "no_permute"):
         raise RequestError(
             f"cannot turn {source} into {target} with strategy {request.strategy!r}: named collectives move "
-            "even ranges, and a dim with segments is cut otherwise; use strategy 'auto'"
+            "even ranges, and a dim with segments is cut differently; use strategy 'auto'"
         )
     resolved = resolved_axes(source, target)
     stops = [target]

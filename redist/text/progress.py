@@ -252,7 +252,7 @@ def worked_text(label: str, name: str, done: int, total: int, seconds: float) ->
     """One line of work that nobody asked about.
 
     >>> worked_text("HDBSCAN", "tree", 12, 100, 5.0), worked_text("KMeans", "", 0, 0, 5.0)
-    ('HDBSCAN has worked for 5 s: tree, 12 %', 'KMeans has worked for 5 s')
+    ('HDBSCAN has been running for 5 s: tree, 12 %', 'KMeans has been running for 5 s')
     """
     share = f", {100 * done // total} %" if total else ""
-    return f"{label} has worked for {seconds:.0f} s" + (f": {name}{share}" if name else "")
+    return f"{label} has been running for {seconds:.0f} s" + (f": {name}{share}" if name else "")

@@ -1,6 +1,6 @@
 """DTensors as global arrays of ``redist.pgas``, and back, in the same memory. This needs MPI as well.
 
-PyTorch and MPI may number the same ranks otherwise: then a mesh of ranks 0, 1 of PyTorch is one of other
+PyTorch and MPI may number the same ranks differently: a mesh of ranks 0, 1 of PyTorch is then one of other
 ranks of MPI. ``pgas.asarray`` lets ranks tell each other their numbers.
 """
 
@@ -35,10 +35,10 @@ _PLAIN = {1: torch.int8, 2: torch.int16}
 def to_global(dtensor: DTensor, comm: Comm | None = None) -> Array:
     """**Local.** A DTensor as a global array, without a copy, in memory or on the ranks' GPUs.
 
-    ``a = redist.torch.to_global(weight)`` and then ``pgas.sum(a, axis=0)``, on ranks that MPI and PyTorch
-    number alike, or after a ``pgas.asarray`` of a DTensor. No gradients pass: the array has the values
-    of ``weight.detach()``. Pending sums stay pending. An error says where tiles differ: PyTorch may
-    cut a dim that several dims of the mesh share otherwise than redist does.
+    ``a = redist.torch.to_global(weight)`` and then ``pgas.sum(a, axis=0)``. MPI and PyTorch must give the
+    ranks the same numbers, or ``pgas.asarray`` must have been called with a DTensor before. Gradients do not
+    flow through the array: it has the values of ``weight.detach()``. Pending sums stay pending. If several
+    dims of the mesh cut one dim, PyTorch may cut it differently from redist; an error then says where.
     """
     comm = comm_or_world(comm)
     numbers = _known_numbers(comm)
@@ -137,9 +137,10 @@ def _known_numbers(comm: Comm) -> tuple[int, ...]:
 def from_global(array: Array, device_mesh: DeviceMesh | None = None) -> DTensor:
     """**Local.** A global array as a DTensor on a device mesh like its own, without a copy.
 
-    ``redist.torch.from_global(a, mesh)`` has the placements that ``a.type`` means. Without a device mesh one
-    is made of the array's, once; that is **collective** over all ranks of PyTorch. An error says what
-    placements cannot say, such as a dim that is cut by its axes in another order than the mesh's.
+    ``redist.torch.from_global(a, mesh)`` has the placements that ``a.type`` means. Without a device mesh, one
+    like the array's mesh is created and reused later; creating it is **collective** over all ranks of
+    PyTorch. It is an error if placements cannot express the type, for example if axes cut a dim in another
+    order than the mesh's.
     """
     numbers = _known_numbers(array.comm)
     kind = "cuda" if array.memory.on_device else "cpu"

@@ -56,9 +56,9 @@ def redistribute(
 
     The meshes may be the same, overlap or be disjoint; tiles may be uneven and reductions pending.
     ``device_mesh`` is the DTensor's own by default. A dict of DTensors moves as one operation, with few
-    messages: a state dict, also of an optimizer, with dicts and lists inside. Ranks match its tensors by
+    messages: a state dict, even of an optimizer, with dicts and lists inside. Ranks match its tensors by
     name, in whatever order each has them. ``placements`` is then one list for all, or a dict like it: an
-    entry is for a name or for the whole branch below it, also of dotted names (``"layers"`` is for
+    entry is for a name or for the whole branch below it, even in dotted names (``"layers"`` is for
     ``"layers.0.weight"``); the longest one wins, and None leaves a tensor where it is. With a list for
     many, tensors of 0 dims are replicated. What is not a DTensor (numbers, plain tensors, None) is
     handed on unchanged.

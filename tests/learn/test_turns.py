@@ -124,4 +124,4 @@ def test_long_fits_say_so_unasked(
 ) -> None:
     monkeypatch.setattr(progress, "UNASKED_S", 0.001)
     KMeans(5, n_init=5).fit(ROWS)
-    assert "KMeans has worked for 0 s" in capsys.readouterr().err
+    assert "KMeans has been running for 0 s" in capsys.readouterr().err

@@ -90,7 +90,7 @@ def said_of(asked: bool | None, monkeypatch: pytest.MonkeyPatch, out: io.StringI
 
 def test_work_says_where_it_is_by_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     unasked = said_of(None, monkeypatch, io.StringIO())
-    assert unasked.startswith("HDBSCAN has worked for 0 s: tree, 12 %\n"), unasked
+    assert unasked.startswith("HDBSCAN has been running for 0 s: tree, 12 %\n"), unasked
     asked = said_of(True, monkeypatch, io.StringIO())
     assert asked.startswith("HDBSCAN, tree: 12 of 100 done in 0 s, about "), asked
 

@@ -31,7 +31,7 @@ UNPICKLES = {
 
 def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
-    text = "write weights of other files as a safetensors file or as a folder of them"
+    text = "convert weights from other formats to a safetensors file or a folder of such files"
     parser = add_command(commands, "convert", text, EPILOG)
     parser.add_argument("source", metavar="IN", help="the file or folder to read")
     parser.add_argument("target", metavar="OUT", help="the file or folder to write")

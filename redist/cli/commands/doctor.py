@@ -19,7 +19,7 @@ EPILOG = """\
 examples:
   redist doctor                 what this process finds: MPI, kernels, CuPy, GPUs, transports
   redist doctor -n 4            and how 4 local ranks reach each other, pair by pair
-  redist doctor --topology here.toml    and what the file says that computing costs
+  redist doctor --topology here.toml    and the costs of computation in the file
 
 'mpirun -n 64 python -m redist.doctor' does the same inside a job that you start yourself,
 over several machines too. Exit status 1 means that MPI does not start.

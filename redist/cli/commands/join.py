@@ -19,7 +19,7 @@ example:
 def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
     text = (
-        "join the job that torchrun, Slurm or Kubernetes started, and run a program there as it is"
+        "join the job that torchrun, Slurm or Kubernetes started, and run a program in it"
     )
     parser = add_command(commands, "join", text, EPILOG)
     parser.add_argument(

@@ -30,7 +30,7 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
     text = "explain a function of global arrays: its calls, and what would move"
     parser = add_command(commands, "program", text, EPILOG)
-    parser.add_argument("function", metavar="FILE:FUNCTION", help="a function in a file of Python")
+    parser.add_argument("function", metavar="FILE:FUNCTION", help="a function in a Python file")
     parser.add_argument("types", metavar="TYPE", nargs="*", help="types of its arguments, in order")
     parser.add_argument(
         "--mesh", metavar="AXES", required=True, help="the devices, such as x=2,y=4"

@@ -1,4 +1,4 @@
-"""``redist rechunk``: write the arrays of a store again, in chunks of another shape."""
+"""``redist rechunk``: rewrite the arrays of a store in chunks of another shape."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ examples:
   redist rechunk in.zarr out.npy
 
 'mpirun -n 64 redist rechunk ...' does the same inside a job that you start yourself, over several machines
-too. A run that was interrupted goes on when the same command is given again.
+too. To continue an interrupted run, give the same command again.
 """
 
 
 def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
-    text = "write the arrays of a Zarr store, HDF5 or NumPy file again, in chunks of another shape"
+    text = "rewrite the arrays of a Zarr store, HDF5 or NumPy file in chunks of another shape"
     parser = add_command(commands, "rechunk", text, EPILOG)
     parser.add_argument("source", metavar="IN", help="a Zarr store (2 or 3), an HDF5 or .npy file")
     parser.add_argument("target", metavar="OUT", help="a Zarr 3 store, or an .npy file")
@@ -32,7 +32,7 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
     )
     parser.add_argument("--shards", metavar="SIZES", help="files that have several chunks each")
     parser.add_argument(
-        "--memory", metavar="BYTES", default="2GiB", help="what a rank may take (default 2GiB)"
+        "--memory", metavar="BYTES", default="2GiB", help="memory for each rank (default 2GiB)"
     )
     parser.add_argument("--plan", action="store_true", help="print the plan, and stop")
     parser.add_argument("-n", dest="ranks", metavar="RANKS", help="start this many local ranks")

@@ -66,15 +66,15 @@ def read_csv(
     range of bytes; then rows are evened out over ranks. Several files, as a list or as
     ``"points-*.csv"``, are read one after another, by name.
 
-    ``sep`` is pandas' word for ``delimiter``, a comma if nothing is said. ``header`` says whether the
-    first line has names; by default it does if any field of it is not a number; a number is how many
-    lines stand before it. ``usecols`` chooses columns by name or number, one or several, or by a function
+    ``sep`` is pandas' word for ``delimiter``; the default is a comma. ``header`` says whether the first
+    line has names; by default it does if any of its fields is not a number. An integer is the number of
+    lines before the header. ``usecols`` chooses columns by name or number, one or several, or by a function
     of the name, as ``lambda name: name != "city"``; :func:`~redist.pgas.column_names` lists them. Empty
-    fields, NA, null and the like become nan, in floats; ``missing`` has more such texts. Fields may stand in
-    quotes, with delimiters and line ends in them. Blank lines, and those that begin with ``comments``,
-    are left out. ``decimal`` is ``","`` in some countries. Files of gzip, bzip2 and xz are decompressed
-    by every rank, which keeps its part. What cannot be read is one error on all ranks, with line,
-    column and text.
+    fields, NA, null and the like become nan, in floats; ``missing`` has more such texts. Fields may be in
+    quotes, and then contain delimiters and line ends. Blank lines, and those that begin with ``comments``,
+    are left out. ``decimal=","`` reads decimal commas. Files compressed by gzip, bzip2 and xz are
+    decompressed by every rank, which keeps its part. If something cannot be read, all ranks raise one error
+    with line, column and text.
     """
     kind = np.dtype(dtype)
     dialect = Dialect.of(delimiter, sep, quote, comments, decimal, missing)

@@ -33,19 +33,19 @@ def write_csv(
     fmt: Formats = None, comments: str = "",
     limit_bytes: int | str | None = None, progress: bool | None = None,
 ) -> None:  # fmt: skip
-    """**Collective.** Write global arrays to a text file, as columns beside each other.
+    """**Collective.** Write global arrays to a text file, as columns side by side.
 
-    ``pgas.write_csv("points.csv", {"x": x, "y": y, "label": labels})``; also one array of rows and
-    columns, or a list of arrays, whose names, if any, are ``columns``. A matrix in a dict gives
-    ``x_0``, ``x_1`` and so on. Names stand in the first line unless ``header=False``; without names
-    there is no such line. ``header="x,y"`` names the columns as ``numpy.savetxt`` does, with nothing
-    before the first name: ``comments`` is empty. Floats are written with as few digits as read back to
-    the same bits, bools as 0 and 1; ``fmt`` is a format such as ``"%.3f"``, for all columns, for each
-    (also as ``"%d,%.3f"``), or by name. ``sep`` is pandas' word for ``delimiter``. A name that ends in
-    ``.gz`` makes it compressed.
+    ``pgas.write_csv("points.csv", {"x": x, "y": y, "label": labels})``. Instead of a dict, pass one array of
+    rows and columns, or a list of arrays, with their names, if any, as ``columns``. A matrix in a dict gives
+    ``x_0``, ``x_1`` and so on. Names are written in the first line unless ``header=False``; without
+    names there is no such line. ``header="x,y"`` names the columns as ``numpy.savetxt`` does, with nothing
+    before the first name: ``comments`` is empty. Floats are written with the fewest digits that read
+    back to the same bits, bools as 0 and 1; ``fmt`` is a format such as ``"%.3f"``, for all columns, for each
+    (or as ``"%d,%.3f"``), or by name. ``sep`` is pandas' word for ``delimiter``. If the file name ends in
+    ``.gz``, the file is compressed.
 
     Rows are moved to all ranks a block at a time, formatted and written by each, within ``limit_bytes``
-    a rank, 64 MiB if nothing is said. Arrays on GPUs are copied to memory first. Errors are as in
+    a rank, by default 64 MiB. Arrays on GPUs are copied to memory first. Errors are as in
     :func:`write_npy`.
     """
     mark = one_delimiter(delimiter, sep)

@@ -158,13 +158,13 @@ def _read_into(tile: Values, file: File, offset: int) -> None:
 def write_npy(
     file: File, a: Array, *, limit_bytes: int | str | None = None, progress: bool | None = None
 ) -> None:
-    """**Collective.** Write a global array to a file of NumPy, for ``numpy.load`` and :func:`read_npy`.
+    """**Collective.** Write a global array to a NumPy file, for ``numpy.load`` and :func:`read_npy`.
 
     ``pgas.write_npy("points.npy", a)``. Each rank writes its share of the elements, in C order. An
-    array that is cut by rows stays where it is; another is moved to rows a block at a time. That takes
-    ``limit_bytes`` on a rank, 64 MiB if nothing is said, beside the array, whose pending reduction is
-    finished first. The file appears under its name once it is whole and on the disk; if a rank fails,
-    all raise the same :class:`~redist.WriteError`, and what had the name before is as it was.
+    array that is cut by rows stays where it is; any other array is moved to rows a block at a time, after
+    its pending reduction, if any, is completed. In addition to the array, a rank uses at most
+    ``limit_bytes``, by default 64 MiB. The file appears under its name once it is complete and on the disk.
+    If a rank fails, all raise the same :class:`~redist.WriteError`, and an existing file is unchanged.
     """
     a = must_be_written(file, a)
     if a.dtype.kind not in "biufc":

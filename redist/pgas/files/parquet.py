@@ -166,14 +166,14 @@ def write_parquet(
     file: File, a: Columns, *, columns: Sequence[str] | None = None, compression: str = "snappy",
     limit_bytes: int | str | None = None, progress: bool | None = None,
 ) -> None:  # fmt: skip
-    """**Collective.** Write global arrays to a Parquet file, as columns beside each other.
+    """**Collective.** Write global arrays to a Parquet file, as columns side by side.
 
-    ``pgas.write_parquet("points.parquet", {"x": x, "label": labels})``; also one array of rows and
-    columns, or a list of arrays, whose names are ``columns``, or 0, 1 and so on. Needs pyarrow, the
-    extra ``parquet``, on rank 0: it receives the rows a group at a time and writes them, because the
-    end of a Parquet file says where everything is in it. So there is one file, the same for every
-    number of ranks; its row groups are read in parallel. ``limit_bytes`` is kept on every rank, 64 MiB
-    if nothing is said. Arrays on GPUs are copied to memory first. Errors are as in
+    ``pgas.write_parquet("points.parquet", {"x": x, "label": labels})``. Instead of a dict, pass one array of
+    rows and columns, or a list of arrays, with their names as ``columns``, by default 0, 1 and so on.
+    Needs pyarrow, the extra ``parquet``, on rank 0: it receives the rows a group at a time and writes them,
+    because the end of a Parquet file says where everything is in it. So there is one file, the same for
+    every number of ranks; its row groups are read in parallel. ``limit_bytes`` holds on every rank, by
+    default 64 MiB. Arrays on GPUs are copied to memory first. Errors are as in
     :func:`~redist.pgas.write_npy`.
     """
     table = Table.of(file, a, columns)

@@ -43,11 +43,11 @@ def write_zarr(
     """**Collective.** Write a global array to a Zarr 3 store, for zarr, xarray and ``pgas.read_zarr``.
 
     ``pgas.write_zarr("points.zarr", a, chunks=(1000, 3))``. Needs zarr, the extra ``store``. Each chunk, or
-    each shard, is written once, whole, by one rank; elements come to it a block at a time. That takes
-    ``limit_bytes`` on a rank beside the array, 64 MiB or what one chunk or shard needs if nothing is said.
-    ``codecs`` are compressors as Zarr 3 names them (zstd if nothing is said, ``[]`` for none), ``dims`` the
-    names of dims. The store appears under its name when it is whole, in place of an older one. If a rank
-    fails, all raise the same :class:`~redist.WriteError`, and what had the name before is as it was.
+    each shard, is written once, whole, by one rank; elements move to it a block at a time. In
+    addition to the array, a rank uses at most ``limit_bytes``, by default 64 MiB or what one chunk or shard
+    needs. ``codecs`` are compressors as Zarr 3 names them (by default zstd; ``[]`` for none), ``dims`` the
+    names of dims. The store appears under its name when it is complete, in place of an older one. If a rank
+    fails, all raise the same :class:`~redist.WriteError`, and an existing store is unchanged.
     """
     a = must_be_written(file, a)
     if a.dtype.kind not in "biufc":

@@ -25,7 +25,7 @@ SHARES = False
 def as_global(
     x: Any, *, type: Type | None, mesh: Mesh | None, comm: Comm | None, limit_bytes: Any
 ) -> Array:
-    """**Collective.** What ``pgas.asarray`` makes of a Dask array, which all ranks have alike.
+    """**Collective.** What ``pgas.asarray`` makes of a Dask array, which is the same on all ranks.
 
     Blocks of one rank that the limit lets it hold together are computed together, so that what they need
     in common is computed once. The scheduler is that which Dask would use on this rank.
@@ -55,8 +55,8 @@ def to_dask(a: Array) -> Any:
     """**Collective.** A global array as a Dask array, the same on all ranks, whose blocks are the tiles.
 
     ``x = pgas.to_dask(a)`` where every rank is a worker of a Dask cluster or has a ``Client`` of it. Each
-    rank gives its tile to Dask, which keeps it: in this worker's memory, or in that of one it sends it to.
-    A pending reduction is finished first. ``a.to(type)`` before it chooses other blocks.
+    rank gives its tile to Dask, which keeps it in the memory of this worker or of another one. A pending
+    reduction is completed first. To get other blocks, call ``a.to(type)`` first.
     """
     a = as_plain(resolve_pending(a.to_device("cpu")))
     client, error = None, None

@@ -140,9 +140,9 @@ def _grid(heads: Heads) -> BlockGrid:
 def to_ray(a: Array) -> dict[Index, Any]:
     """**Collective** if a reduction is pending. Put this rank's tile into Ray's object store.
 
-    ``own = pgas.to_ray(a)`` is a dict of one reference, by the place of the tile in the grid of all tiles, on
-    the first rank that holds it, and an empty one on others. Together the dicts of all ranks are what
-    ``pgas.asarray`` takes. ``a.to(type)`` before it chooses other blocks.
+    ``own = pgas.to_ray(a)`` is a dict with one reference, whose key is the index of the tile in the grid of
+    all tiles. If several ranks hold the tile, all but the first get an empty dict. The dicts of all ranks,
+    merged, are what ``pgas.asarray`` takes. To get other blocks, call ``a.to(type)`` first.
     """
     import ray
 

@@ -115,7 +115,7 @@ def select(index: Any, shape: Shape) -> TileSelection:
     if any(isinstance(one, Tiled) for one in (index if isinstance(index, tuple) else (index,))):
         raise IndexKeyError(
             "cannot reach elements by a global array: one rank alone has no other rank's indices; "
-            "give a NumPy array, as from .gather()"
+            "give a NumPy array, such as the result of .gather()"
         )
     items = [one for item in parse(index, shape) for one in _per_dim(item, shape)]
     if sum(isinstance(item, np.ndarray) for item in items) == 0:

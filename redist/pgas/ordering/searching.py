@@ -43,7 +43,7 @@ INT = np.dtype(np.int64)
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
     """**Collective** if x1 is cut by axes of x2. Find the index in sorted ``x1`` before which values go.
 
-    One of both is a global array; the other may be a number, a list or an array of NumPy, the same on
+    One of the two is a global array; the other may be a number, a list or a NumPy array, the same on
     every rank. Where x2 is whole along the axes that cut x1, each rank counts in its tile and the sum is
     pending. Else a small x1 is brought to all ranks, or each value is sent to the rank that knows its
     place.
@@ -88,7 +88,7 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Any:
     """**Collective** if edges are a global array. Find between which edges values lie, as ``numpy.digitize``.
 
     ``pgas.digitize(a, [0.0, 1.0, 2.5])`` is 0 below 0.0, 1 from there to below 1.0 and so on; with ``right``
-    an edge belongs to what lies below it. Edges rise or fall; they are a list or an array of NumPy, the same
+    an edge belongs to what lies below it. Edges rise or fall; they are a list or a NumPy array, the same
     on every rank, or a global array.
     """
     near = x if isinstance(x, Tiled) else bins
@@ -130,7 +130,7 @@ def isin(
 ) -> Any:  # fmt: skip
     """**Collective** if the values are a global array. Find which elements are among some values.
 
-    ``a[pgas.isin(a, [1, 5, 7])]``. The values are a number, a list or an array of NumPy, the same on every
+    ``a[pgas.isin(a, [1, 5, 7])]``. The values are a number, a list or a NumPy array, the same on every
     rank, or a global array, which is sorted. nan is in nothing, as in NumPy. ``assume_unique`` and ``kind``
     are taken as NumPy has them, and make no difference.
     """

@@ -143,7 +143,7 @@ def einsum(subscripts: str, /, *operands: T) -> T:
     """**Collective** if operands must move. ``pgas.einsum("ij,jk->ik", a, b)``, as NumPy's.
 
     A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named. The result is a
-    new array, also if dims only change their order.
+    new array, even if dims only change their order.
     """
     if not isinstance(subscripts, str):
         raise ArgumentTypeError(

@@ -33,7 +33,7 @@ MANY_CAPTURED = 9
 
 
 class ProgramCompiler:
-    """Finds the compiled program of a call: kept from a call before, or made now."""
+    """Finds the compiled program of a call: kept from an earlier call, or made now."""
 
     def __init__(self, body: ProgramBody, options: ProgramOptions) -> None:
         self._body, self._options = body, options

@@ -42,8 +42,9 @@ def map_tiles(
     Arrays have one shape, and are brought to the layout of the first. ``whole`` names dims that tiles must
     hold all of. ``halo`` says by how many elements tiles reach into their neighbours along a dim, on both
     sides; beyond the ends of the array they have the number ``edges``, or, with ``edges="wrap"``, the other
-    end. Tiles are read-only; on GPUs the function gets copies of them, as arrays of CuPy. It gives an array
-    like the tile of its rank without halo, in the same memory, of ``dtype``, or of that of the first array.
+    end. Tiles are read-only; on GPUs the function gets copies of them, as CuPy arrays. It returns an array of
+    the shape of its rank's tile without halo, on the same device; its dtype is ``dtype``, by default that of
+    the first array.
     """
     if not callable(function) or not arrays:
         raise ArgumentTypeError("cannot map tiles: need a function, and arrays")

@@ -159,7 +159,7 @@ def fates_of(
             words += [] if task.out in single | begun else ["with others"]
             if task.out in copied:
                 words.append("copy kept")
-                kept.append(SparedMove(*here, "kept from a call before"))
+                kept.append(SparedMove(*here, "kept from an earlier call"))
             said.append(", ".join(words))
     return Fates(tuple(said), tuple(spared), tuple(kept))
 

@@ -272,7 +272,7 @@ def program(
 
         y = step(x, w)              # the first call captures, checks and prepares; later ones repeat
 
-    Results equal those of the function itself, bit for bit. Loops and branches over values of Python
+    Results equal those of the function itself, bit for bit. Loops and branches over Python values
     are unrolled; what depends on values of arrays is refused. ``REDIST_EAGER=1`` switches programs off.
 
     ``@pgas.program(prefetch=False, cache=False)`` begins no move before its place and keeps no moved copies
@@ -280,8 +280,8 @@ def program(
 
     ``@pgas.program(limit="8GiB", spill="/scratch")`` keeps a limit on every rank, in every order of its work:
     tiles that have no room are written to a file of that folder and loaded before they are needed. Without
-    ``spill`` the limit is only checked, before anything runs: :class:`~redist.errors.NoPlanError` says the
-    least that would do. ``spill="host"`` is for arrays on GPUs: their tiles go to pinned memory of the host.
+    ``spill`` the limit is only checked, before anything runs: :class:`~redist.errors.NoPlanError` names a
+    limit that is enough. ``spill="host"`` is for arrays on GPUs: their tiles go to pinned memory of the host.
     Inside ``redist.memory_limit`` programs take limit and folder from there; ``spill`` without any limit
     changes nothing. With ``progress`` rank 0 says when it plans and how far a run within a limit has come: a
     bar on a terminal, a line every second elsewhere. Planning that takes long says so in any case.

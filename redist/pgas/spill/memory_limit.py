@@ -108,8 +108,8 @@ class memory_limit:
     its own thread allocates; a call outside any block bounds other threads too.
 
     With ``spill``, a folder, arrays without live views are written to a file there, the oldest first, where
-    an allocation has no room, and come back when they are touched. The file has no name and is gone
-    with the last array in it. ``spill="host"`` puts arrays on a GPU away into pinned memory instead. Programs
+    an allocation has no room, and are loaded again when they are used. The file has no name and is gone
+    with the last array in it. ``spill="host"`` spills arrays on a GPU to pinned memory instead. Programs
     (:func:`redist.pgas.program`) keep the limit by a plan, which is quicker: it knows what is needed next.
     """
 

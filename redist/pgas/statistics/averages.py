@@ -79,7 +79,7 @@ def cov(
     sums. A centred copy of the values is made on the way; the result is float64 or complex128.
 
     ``fweights`` says how often each observation counts, ``aweights`` how much: a global array of one dim,
-    or one of NumPy that all ranks have alike. With weights it is **collective**, because they are
+    or a NumPy array that is the same on all ranks. With weights it is **collective**, because they are
     checked, and a second copy of the values is made.
     """
     x = _variables(m, rowvar)

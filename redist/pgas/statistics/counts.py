@@ -38,7 +38,7 @@ def histogram(
     """**Collective** if no range is given, or weights must move. Count the values between edges.
 
     ``hist, edges = pgas.histogram(a, 50)``. Counts are a pending sum until someone needs them; every
-    rank holds all counts and edges, and beside its tile some 64 Ki values on the way.
+    rank holds all counts and edges, and temporarily some 64 Ki values in addition to its tile.
     """
     x = resolve_pending(x)
     if x.dtype.kind == "c":

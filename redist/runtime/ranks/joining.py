@@ -48,16 +48,16 @@ def join(
         comm = redist.join()                   # before anything imports mpi4py.MPI or redist.pgas
         mesh = redist.Mesh(x=comm.size)
 
-    **Collective over** the processes of the job. Their environment says who each is; what is given counts
-    first. ``at`` is where they meet: ``"host:port"``, where rank 0 serves; a folder that all see; a store
+    **Collective over** the processes of the job. Each reads its rank from its environment; arguments take
+    precedence. ``at`` is where they meet: ``"host:port"``, where rank 0 serves; a folder that all see; a store
     of ``torch.distributed``; ``"ray"``; ``"dask"``; or an object with ``set``, ``get`` and ``wait``.
-    ``token`` is a secret that all ranks know: by default ``REDIST_JOIN_TOKEN``, else one in a file of this
-    user.
+    ``token`` is a secret that all ranks know: by default ``REDIST_JOIN_TOKEN``, or else the one in a
+    file that only this user can read.
 
-    What is wrong (a rank that does not come, comes twice or gives another size, a wrong token) raises
-    :class:`~redist.LaunchError` on every process that has come, at most ``timeout_s`` and a few seconds
-    after it began. Ranks of a host share memory. A process joins once in its life. Under mpirun this
-    does nothing.
+    A mistake (a rank that does not join, joins twice or gives another size, a wrong token) raises
+    :class:`~redist.LaunchError` on every process that tries to join, at most ``timeout_s`` and a few seconds
+    after it began. Ranks of a host share memory. A process can join only once. Under mpirun this does
+    nothing.
 
     Returns ``MPI.COMM_WORLD``.
     """

@@ -138,7 +138,7 @@ class LongWait:
         if is_begun() and not self._is_crossed():
             said = (
                 f"{waiting} finished {'its' if waiting.endswith('has') else 'their'} part of {self.call} and "
-                f"waited {waited:.0f} s for {who}, which still works on it"
+                f"waited {waited:.0f} s for {who} to finish"
             )
         print(said, file=sys.stderr, flush=True)
 

@@ -112,7 +112,7 @@ class MpiFailure(Failure):
         raise_if_forked()
         return (
             f"cannot use this communicator any more: an earlier transfer failed "
-            f"({self.broken}); go on with a new one, as from comm.Dup()"
+            f"({self.broken}); continue with a new one, such as comm.Dup()"
         )
 
     def tell_other_nodes(self, how: str, reason: str) -> None:

@@ -66,7 +66,7 @@ class RechunkPlan:
     """How a store is rechunked, before a byte moves. Equal on every rank, without a message.
 
     ``print(plan)`` shows every array that gets other chunks, with the ways that were compared: how often
-    the source is read, bytes read and written beside the lower bound (each byte once in, once out), memory of
+    the source is read, bytes read and written, compared with the lower bound (each byte once in, once out), memory of
     a rank, and modelled time. Bytes are those before compression.
     """
 
@@ -78,7 +78,7 @@ class RechunkPlan:
 
     @property
     def to_npy(self) -> bool:
-        """Whether the target is a file of NumPy."""
+        """Whether the target is a NumPy file."""
         return self.target.endswith(".npy")
 
     @property
@@ -108,7 +108,7 @@ class RechunkPlan:
 
     @property
     def peak_bytes(self) -> int:
-        """Memory that a rank takes at most, beside the interpreter."""
+        """The most memory that a rank uses, in addition to that of Python."""
         return max((one.plan.way.peak_bytes for one in self.arrays), default=0)
 
     @property

@@ -72,20 +72,20 @@ def rechunk(
     threads: int | None = None, leave_out: Sequence[str] = (), overwrite: bool = False,
     verify: bool = False, progress: bool | None = None,
 ) -> Rechunked:  # fmt: skip
-    """**Collective over `comm`.** Write the arrays of a store again, in chunks of another shape.
+    """**Collective over `comm`.** Rewrite the arrays of a store in chunks of another shape.
 
     ``redist.rechunk("in.zarr", "out.zarr", chunks={"time": 8760, "lat": 72, "lon": 144})``. It works with one
     process, and with all ranks of an MPI job. The source is a Zarr store (2 or 3, with shards or without), an
-    HDF5 file or a file of NumPy; the target is a Zarr 3 store, or a file of NumPy (``.npy``). Needs zarr and
+    HDF5 file or a NumPy file; the target is a Zarr 3 store, or a NumPy file (``.npy``). Needs zarr and
     h5py, the extra ``store``.
 
     ``chunks`` and ``shards`` name dims, or have a size for every dim in order; ``"all"`` is a whole dim. In a
     group, arrays that have a dim that is named get those chunks, the others are copied. No ``shards`` means
     chunks without shards. Attributes, names of dims and fill values stay, in the form that xarray expects.
 
-    ``limit_bytes`` is what a rank may take beside the interpreter; the plan is chosen within it
-    (:func:`plan_rechunk`). ``codec`` is ``"zstd:3"``, ``"gzip"``, ``"blosc"`` or ``"none"``; if nothing is
-    said, that of the source stays.
+    ``limit_bytes`` is the memory that a rank may use in addition to that of Python; the plan is chosen within
+    it (:func:`plan_rechunk`). ``codec`` is ``"zstd:3"``, ``"gzip"``, ``"blosc"`` or ``"none"``; by default,
+    that of the source.
 
     Each chunk or shard is written once, whole, by one rank. The target appears under its name when all of it
     is written. A run that is interrupted goes on when it is called again with the same source, chunks and

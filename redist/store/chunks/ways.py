@@ -147,8 +147,8 @@ def plan_array(request: ArrayRequest) -> ArrayPlan:
         unit = format_bytes(request.bytes_of(request.units))
         raise NoPlanError(
             f"cannot rechunk within {format_bytes(request.limit_bytes)} on a rank: a chunk or shard of the "
-            f"target, of {unit}, a part of the source and what codecs need take "
-            f"{format_bytes(least, round_up=True)}; give limit_bytes={least}, or smaller chunks or shards",
+            f"target ({unit}), a part of the source and codecs need "
+            f"{format_bytes(least, round_up=True)} together; give limit_bytes={least}, or smaller chunks or shards",
             least,
         )
     best = min(found, key=_by_time)

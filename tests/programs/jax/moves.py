@@ -461,18 +461,18 @@ def compared(n: int) -> None:
         assert f" on any device: {parts}; tiles and staging are proved" in str(two), (parts, two)
     lines = str(one).splitlines()
     assert lines[0].split() == (
-        "1 array, 8 devices received by all of least peak per device = source, target + extra".split()
+        "1 array, 8 devices received by all / least peak per device = source, target + extra".split()
     )
     assert lines[1].split()[:4] == ["redist", "3.5", "MiB", "1.00"], lines
     assert lines[3].split()[-4:] == ["1", "MiB", "0", "B"], lines
-    assert lines[2].startswith("XLA's own") and lines[4].endswith(": redist takes 384 KiB less"), (
+    assert lines[2].startswith("XLA's own") and lines[4].endswith(": redist needs 384 KiB less"), (
         lines
     )
     ours, theirs = (line.split("MiB")[-1].strip() for line in lines[1:3])
-    said = f"redist takes {ours} of a device, XLA's own resharding {theirs or '1 MiB'}: "
-    assert lines[4].startswith(f"beside source and target {said}"), lines
+    said = f"redist needs {ours} per device and XLA's own resharding {theirs or '1 MiB'}: "
+    assert lines[4].startswith(f"in addition to source and target, {said}"), lines
     given = redist.jax.compare(w, columns, donate=True)
-    assert given.tiles_bytes == tile and "beside source and target (donated)" in str(given)
+    assert given.tiles_bytes == tile and "in addition to source and target (donated)" in str(given)
     assert given.redist.held_bytes is not None and not w.is_deleted()
     assert given.redist.held_bytes <= given.bound_bytes, (
         "an only call reads a donated array to the end"

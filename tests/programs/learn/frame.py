@@ -233,7 +233,7 @@ def the_first_rank_says_what_takes_long() -> str | None:
             HDBSCAN(copy=True).fit(x, progress=False)
     finally:
         progress.UNASKED_S = waited
-    speaks = said.getvalue().startswith("HDBSCAN has worked for ")
+    speaks = said.getvalue().startswith("HDBSCAN has been running for ")
     if silent.getvalue() or speaks != (COMM.rank == 0) or (COMM.rank and said.getvalue()):
         return f"{said.getvalue()!r}, {silent.getvalue()!r}"
     return None

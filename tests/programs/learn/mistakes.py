@@ -111,8 +111,8 @@ def who_waits_for_work_says_so() -> str | None:
     finally:
         long_wait.FIRST_WORD_S = first_s
     words = (
-        rf"rank 0 has finished its part of KMeans\.fit\(\) {HERE} and waited 1? ?.* s for rank 1, "
-        "which still works on it"
+        rf"rank 0 has finished its part of KMeans\.fit\(\) {HERE} and waited 1? ?.* s for rank 1 "
+        "to finish"
     )
     well = RANK > 0 or re.search(words, said.getvalue())
     return None if well and "must make this call" not in said.getvalue() else said.getvalue()

@@ -161,7 +161,7 @@ def copies() -> str | None:
         kept = turned(u)
     if t.moves or FAR_BYTES.hits != hits + n:
         return f"{len(t.moves)} moves of a kept argument, {FAR_BYTES.hits - hits} hits"
-    if [one.why for one in t.spared] != ["kept from a call before"] * n:
+    if [one.why for one in t.spared] != ["kept from an earlier call"] * n:
         return f"the trace does not say that a copy was kept: {t}"
     u += 1.0
     with redist.trace() as t:
