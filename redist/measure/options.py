@@ -70,7 +70,9 @@ def add_options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     )
     parser.add_argument("--cases", metavar="NAME,...", help="what to move (default: all)")
     parser.add_argument(
-        "--contenders", metavar="NAME,...", help="which methods to compare (default: all of redist's own)"
+        "--contenders",
+        metavar="NAME,...",
+        help="which methods to compare (default: all of redist's own)",
     )
     parser.add_argument(
         "--repeat", metavar="N", default="15", help="repetitions of each (default %(default)s)"

@@ -89,15 +89,15 @@ def asarray(
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
     limit_bytes: int | str | None = None,
 ) -> Array:  # fmt: skip
-    """**Local.** Make a global array from values that are the same on all ranks: numbers, lists, NumPy arrays.
+    """**Local.** Make a global array from values that are the same on all ranks: numbers, lists, arrays.
 
     Every rank keeps its part and moves nothing. A global array is returned as it is. Arrays on GPUs
     stay there unless you pass ``device="cpu"``.
 
     **Collective** for arrays that another library has distributed over several ranks. A PyTorch DTensor
-    shares its memory. A Dask array, or references to Ray objects (nested lists of blocks, or a dict by index),
-    are read a block at a time. In addition to the array, a rank then uses at most ``limit_bytes``, by default
-    64 MiB.
+    shares its memory. A Dask array, or references to Ray objects (nested lists of blocks, or a dict by
+    index), are read a block at a time. In addition to the array, a rank then uses at most ``limit_bytes``,
+    by default 64 MiB.
     """
     taker = _taker_of(obj)
     if taker is not None:

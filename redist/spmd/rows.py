@@ -295,7 +295,7 @@ def lies_on_gpu(x: Any) -> bool:
 
 
 def whole_of(x: Any) -> Any:
-    """**Collective.** A global array as a NumPy array, whole on every rank; anything else is returned as it is.
+    """**Collective.** A global array as a NumPy array, whole on every rank; anything else as it is.
 
     >>> whole_of([1, 2])
     [1, 2]

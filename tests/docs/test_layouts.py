@@ -30,7 +30,7 @@ def test_types_of_the_table_of_layouts_exist() -> None:
 
 
 def test_spellings_are_those_that_redist_prints() -> None:
-    section = NOTATION.partition("## One spelling of many")[2].partition("## Errors")[0]
+    section = NOTATION.partition("## One spelling for each layout")[2].partition("## Errors")[0]
     rows = re.findall(r"^\| `([^`]+)`((?:, `\w=\d`)*) \| `([^`]+)` \|", section, re.MULTILINE)
     assert len(rows) >= 12
     for text, axes, printed in rows:

@@ -34,8 +34,8 @@ def dotted(folder: Path) -> str:
 def test_architecture_lists_every_package_and_no_other() -> None:
     packages = {dotted(path.parent) for path in PACKAGE.rglob("__init__.py")} - {""}
     text = text_of("docs/internals/architecture.md")
-    rooms = text[text.index("## Rooms") : text.index("## The walk of the data")]
-    assert set(first_cells(rooms)) == packages
+    listed = text[text.index("## Packages") : text.index("## The walk of the data")]
+    assert set(first_cells(listed)) == packages
 
 
 def test_files_that_are_named_exist() -> None:

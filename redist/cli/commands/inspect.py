@@ -28,7 +28,9 @@ examples:
 
 def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
-    text = "list the arrays of a checkpoint, compare checksums, state what a load would read and hold"
+    text = (
+        "list the arrays of a checkpoint, compare checksums, state what a load would read and hold"
+    )
     parser = add_command(commands, "inspect", text, EPILOG)
     parser.add_argument("path", metavar="PATH", help="a safetensors file, or a folder of them")
     parser.add_argument("--verify", action="store_true", help="read everything, compare checksums")

@@ -18,9 +18,7 @@ example:
 
 def add_parser(commands: Commands) -> argparse.ArgumentParser:
     """Add the command with its arguments."""
-    text = (
-        "join the job that torchrun, Slurm or Kubernetes started, and run a program in it"
-    )
+    text = "join the job that torchrun, Slurm or Kubernetes started, and run a program in it"
     parser = add_command(commands, "join", text, EPILOG)
     parser.add_argument(
         "-m", metavar="MODULE", dest="module", help="run a module, as python -m does"

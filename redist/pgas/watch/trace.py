@@ -188,7 +188,7 @@ class Trace:
     """Records redistributions while its block runs: ``with redist.trace() as t: ...; print(t)``.
 
     ``moves`` has them in order; ``print`` joins those of one line with the same types. ``spared`` are
-    those that programs have at their lines and did not make: shared with others, or kept from an earlier call.
+    those that programs have at their lines and did not make: shared, or kept from an earlier call.
     """
 
     def __init__(self, moves: Sequence[Move] = ()) -> None:

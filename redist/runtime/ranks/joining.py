@@ -49,8 +49,8 @@ def join(
         mesh = redist.Mesh(x=comm.size)
 
     **Collective over** the processes of the job. Each reads its rank from its environment; arguments take
-    precedence. ``at`` is where they meet: ``"host:port"``, where rank 0 serves; a folder that all see; a store
-    of ``torch.distributed``; ``"ray"``; ``"dask"``; or an object with ``set``, ``get`` and ``wait``.
+    precedence. ``at`` is where they meet: ``"host:port"``, where rank 0 serves; a folder that all see; a
+    store of ``torch.distributed``; ``"ray"``; ``"dask"``; or an object with ``set``, ``get`` and ``wait``.
     ``token`` is a secret that all ranks know: by default ``REDIST_JOIN_TOKEN``, or else the one in a
     file that only this user can read.
 

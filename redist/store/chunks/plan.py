@@ -66,8 +66,8 @@ class RechunkPlan:
     """How a store is rechunked, before a byte moves. Equal on every rank, without a message.
 
     ``print(plan)`` shows every array that gets other chunks, with the ways that were compared: how often
-    the source is read, bytes read and written, compared with the lower bound (each byte once in, once out), memory of
-    a rank, and modelled time. Bytes are those before compression.
+    the source is read, bytes read and written, compared with the lower bound (each byte once in, once out),
+    memory of a rank, and modelled time. Bytes are those before compression.
     """
 
     source: str

@@ -148,7 +148,8 @@ def plan_array(request: ArrayRequest) -> ArrayPlan:
         raise NoPlanError(
             f"cannot rechunk within {format_bytes(request.limit_bytes)} on a rank: a chunk or shard of the "
             f"target ({unit}), a part of the source and codecs need "
-            f"{format_bytes(least, round_up=True)} together; give limit_bytes={least}, or smaller chunks or shards",
+            f"{format_bytes(least, round_up=True)} together; give limit_bytes={least}, or smaller chunks "
+            "or shards",
             least,
         )
     best = min(found, key=_by_time)
