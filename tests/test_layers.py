@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 PACKAGES: dict[str, str] = {
-    "redist.runtime": "copies shm schedule ranks lanes files index_sets elements onesided host cuda",
+    "redist.runtime": "copies shm schedule ranks lanes files index_sets elements onesided host cuda refit",
     "redist.runtime.cuda": "kernels transports",
     "redist.pgas": (
         "watch tiles spill elementwise indexing shapes reductions products ordering onesided ghosts "
@@ -40,9 +40,17 @@ FACADES = {
     ("redist.plan.plan", "redist.torch*"),
     ("redist.pgas.global_array", "redist.pgas"),
     ("redist.graph.nodes", "redist.graph.picture"),
+    ("redist.refits.weights", "redist.refits.held"),
+    ("redist.refits.weights", "redist.refits.manifest"),
+    ("redist.refits.weights", "redist.refits.sources"),
+    ("redist.refits.weights", "redist.refits.weights_json"),
+    ("redist.refits.plan", "redist.refits.manifest"),
+    ("redist.refits.plan", "redist.refits.picture"),
+    ("redist.refits.plan", "redist.refits.serial"),
+    ("redist.refits.plan", "redist.refits.table"),
 }
-"""Methods that call upwards, by an import inside a function: text of a type, forms of a plan, and the
-namespace of an array, which the standard asks for."""
+"""Methods that call upwards, by an import inside a function: text of a type, forms of a plan, of weights and
+of a refit, and the namespace of an array, which the standard asks for."""
 
 
 def module_name(path: Path) -> str:

@@ -66,7 +66,9 @@ def test_extras_that_are_named_exist():
     named = {
         (path.name, extra)
         for path in texts
-        for extras in re.findall(r"(?:redist|\.)\[([a-z, ]+)\]", path.read_text(encoding="utf-8"))
+        for extras in re.findall(
+            r"(?:redist|(?<!\.)\.)\[([a-z, ]+)\]", path.read_text(encoding="utf-8")
+        )
         for extra in re.split(", ?", extras)
     }
     assert len(named) >= 4

@@ -20,7 +20,7 @@ from bench.refits.models import QWEN3_235B, served, trained
 from bench.report.figures import met, quartiles, timed
 from bench.report.jobs import found_by, in_one_process
 from bench.report.report import Row, Table, Tables
-from redist.check.runs import FIELDS
+from redist.check.run_rows import FIELDS
 from redist.measure.pages import private_bytes, private_peak_bytes, reset_peak
 from redist.refits.manifest import boxes_of, rows_of
 
@@ -127,7 +127,7 @@ def measure(name: str, repeat: int, layers: int = 1, receivers: int = 16) -> dic
 def one_by_one(runs: Runs) -> Runs:
     """Every block as a run of its own.
 
-    >>> from redist.check.runs import as_runs
+    >>> from redist.check.run_rows import as_runs
     >>> one_by_one(as_runs([(0, 1, 4, 2, 8, 2, 3, 10, 20)])).tolist()
     [(0, 1, 4, 2, 8, 2), (0, 1, 14, 2, 28, 2), (0, 1, 24, 2, 48, 2)]
     """

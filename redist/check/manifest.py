@@ -25,7 +25,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from redist.check.boxes import Boxes, Rows, side_of
-from redist.check.runs import FIELDS, RUN, as_runs
+from redist.check.run_rows import FIELDS, RUN, as_runs
 from redist.errors import ArgumentError, ReadError, WriteError
 
 FORMS = {

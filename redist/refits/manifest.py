@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.check.boxes import Boxes, box_dtype
-from redist.check.runs import RUN
+from redist.check.run_rows import RUN
 from redist.layout.tiles import tile_shapes
 from redist.refits.held import Held
 from redist.refits.ranges import Tile

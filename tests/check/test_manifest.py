@@ -13,7 +13,7 @@ import pytest
 import redist
 from redist.check.boxes import Boxes, BoxRow, box_dtype
 from redist.check.manifest import manifest_of, write_manifest
-from redist.check.runs import FIELDS, RUN, as_runs
+from redist.check.run_rows import FIELDS, RUN, as_runs
 from redist.errors import ArgumentError, ReadError, WriteError
 from tests.check.transfers import random_problem
 from tests.tiers import sample

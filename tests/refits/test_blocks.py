@@ -49,7 +49,7 @@ def test_both_sides_are_checked_before_a_plan_is_made() -> None:
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        ({"*.wight": ("*.scale", (128, 128))}, "no two of the 3 stored tensors of the weights have"),
+        ({"*.weigh": ("*.scale", (128, 128))}, "no two of the 3 stored tensors of the weights have"),
         ({"*.weight": ("weight.scale", (128, 128))}, "both need the same * and the same letters in braces"),
         ({"l.{i}.*": ("{e}.*", (128, 128))}, "both need the same *"),
         ({"*.weight": ("*.weight_scale_inv", (64, 128))}, "blocks of (64, 128) make scales of shape (8, 2)"),

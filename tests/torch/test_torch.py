@@ -121,6 +121,15 @@ def test_the_example_hands_weights_over() -> None:
     assert done.output.count("weight refit: 16 weights") == 2, done.output
 
 
+def test_the_example_of_loops_serves_what_was_trained() -> None:
+    words = ["examples/refit_loops.py", "--steps", "3", "--width", "64"]
+    done = spawn.run(words, 4, 100, {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())})
+    assert set(done.statuses) == {0}, done.output
+    for loop in ("colocated", "apart", "behind"):
+        assert f"{loop}: 3 refits" in done.output, done.output
+    assert done.output.count("proved: right") == 3, done.output
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("localhost", 0))

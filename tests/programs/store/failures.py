@@ -23,7 +23,7 @@ import redist
 from redist import WriteError, pgas
 from redist.runtime.files.disk import Disk, remove_tree, use_disk
 from redist.runtime.files.kernels import carry_runs
-from tests.programs.together import all_well, main
+from tests.programs.together import all_well, main, watch
 from tests.tiers import FULL
 
 COMM = MPI.COMM_WORLD
@@ -241,6 +241,7 @@ def program() -> int:
         folder = Path(COMM.bcast(name))
         asked = checks_on(COMM.size, sys.argv)
         for check in asked:
+            watch()  # each has as long as a program: there are hundreds of saves in one
             how, _, form = check.rpartition(" in ")
             if check == "the next save resumes":
                 wrong = resumes(folder)
