@@ -17,6 +17,7 @@ from redist.text.progress import track
 TP = {"Qwen3-235B": 8, "DeepSeek-V3": 16, "Kimi-K2": 16}
 PLAN_S, RUNS_S, BALANCE = 5.0, 0.2, 1.05
 TARGETS_LOOKED_AT = 5
+MODEL_FILE = ".model.json"
 
 
 def run(limit: str = "2GiB", models: str = ",".join(MODELS), configs: str = "") -> Tables:
@@ -50,21 +51,22 @@ def run(limit: str = "2GiB", models: str = ",".join(MODELS), configs: str = "") 
     tables = [Table.of("planning", "Refits of whole models", rows, *notes, keys=1)]
     if files:
         note = "columns and aims are those of whole models; ranks and cuts are those of the system file"
-        rows = [_row(label, *read_sides(*paths), limit) for label, *paths in files]
+        rows = []
+        for model, system in files:
+            row = dict(_row(system.stem, *read_sides(model, system), limit))
+            name = model.name.removesuffix(MODEL_FILE)
+            rows.append({"refit": row.pop("refit"), "model": name, **row})
         title = "Refits of nccl_m2n's model and system files"
         tables.append(Table.of("files", title, rows, note, keys=1))
     return tuple(tables)
 
 
-def _files_in(folder: Path) -> list[tuple[str, Path, Path]]:
-    """Model files with the system files whose names begin alike, and what to call both."""
+def _files_in(folder: Path) -> list[tuple[Path, Path]]:
+    """Model files with the system files whose names begin alike."""
     found = []
-    for model in sorted(folder.rglob("*.model.json")):
-        name = model.name.removesuffix(".model.json")
-        systems = sorted(folder.rglob(f"{name.partition('-')[0]}-*.json"))
-        found += [
-            (f"{name}, {one.stem}", model, one) for one in systems if ".model." not in one.name
-        ]
+    for model in sorted(folder.rglob(f"*{MODEL_FILE}")):
+        systems = sorted(folder.rglob(f"{model.name.partition('-')[0]}-*.json"))
+        found += [(model, one) for one in systems if not one.name.endswith(MODEL_FILE)]
     if not found:
         raise SkippedError(f"there are no model and system files in {folder.name!r}")
     return found

@@ -171,8 +171,10 @@ def test_model_and_system_files_are_found_in_folders_of_their_own(tmp_path: Path
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(json.dumps(found), encoding="utf-8")
     _, files = planning.run(limit="1KiB", models="", configs=str(tmp_path))
-    (row,) = (dict(zip(files.columns, row, strict=True)) for row in files.rows)
-    assert row["refit"] == "tiny-1, tiny-8" and row["tensors"] == 9
+    rows: list[dict[str, Any]]
+    rows = [dict(zip(files.columns, one, strict=True)) for one in files.rows]
+    (row,) = rows
+    assert (row["refit"], row["model"], row["tensors"]) == ("tiny-8", "tiny-1", 9)
     assert row["over bound"] == 1.0 and row["direct %"] == 100.0
     assert row["GiB a round"] * 2**30 <= 1024 < row["rounds"] * 1024
     with pytest.raises(SkippedError, match="no model and system files in 'systems'"):
