@@ -1,0 +1,63 @@
+"""Runs as rows of an array: from where to where how many bytes go, and in which round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.check.boxes import Rows
+from redist.errors import ArgumentError
+
+RUN = np.dtype(
+    [
+        ("round", "<i4"),
+        ("source", "<i4"),
+        ("source_offset", "<i8"),
+        ("target", "<i8"),
+        ("target_offset", "<i8"),
+        ("bytes", "<i8"),
+        ("count", "<i8"),
+        ("source_step", "<i8"),
+        ("target_step", "<i8"),
+    ]
+)
+"""A run: block i of ``count`` goes from ``source_offset + i * source_step`` of buffer number ``source`` to
+``target_offset + i * target_step`` of buffer number ``target``. The last three may be absent: one block."""
+FIELDS: tuple[str, ...] = RUN.names or ()
+
+
+def as_runs(runs: Any) -> Rows:
+    """Runs as an array with the fields of :data:`RUN`.
+
+    >>> as_runs([(0, 0, 8, 1, 16, 4)])["target_offset"]
+    array([16])
+    """
+    if isinstance(runs, np.ndarray) and runs.dtype.names is not None:
+        names = runs.dtype.names
+        numbers = all(runs.dtype[name].kind in "iu" for name in names if name in FIELDS)
+        if runs.ndim != 1 or not numbers or not (set(FIELDS[:6]) <= set(names)):
+            raise ArgumentError(
+                f"cannot use an array with the fields {', '.join(names)} as runs: need whole numbers "
+                f"{', '.join(FIELDS[:6])}, and {', '.join(FIELDS[6:])} where blocks repeat"
+            )
+        for name in names:
+            if runs.dtype[name] == np.uint64 and (runs[name] >= 2**63).any():
+                raise ArgumentError(f"cannot use runs: {name} is beyond 63 bits")
+        return runs
+    try:
+        given = [tuple(row) for row in runs]
+        wrong = next((n for n, row in enumerate(given) if len(row) not in (6, 9)), None)
+        if wrong is not None:
+            raise ArgumentError(f"cannot use run {wrong}, {given[wrong]}: need 6 or 9 numbers")
+        table = np.array([(*row, 1, 0, 0)[:9] for row in given]).reshape(-1, 9)
+    except (TypeError, ValueError) as problem:
+        raise ArgumentError(f"cannot use runs: {problem}; give rows of whole numbers") from None
+    if len(table) and (table.dtype.kind != "i" or np.abs(table[:, :2]).max() >= 2**31):
+        raise ArgumentError(
+            "cannot use runs: give rows of whole numbers within 64 bits, of rounds within 32"
+        )
+    out = np.empty(len(table), dtype=RUN)
+    for name, column in zip(FIELDS, table.T, strict=True):
+        out[name] = column
+    return out
