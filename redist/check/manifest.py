@@ -50,6 +50,8 @@ UNREADABLE = (
     zlib.error,
 )
 """What NumPy raises of files that are not its own, or were changed."""
+ZIP = b"PK\x03\x04"
+"""How a file of several arrays begins."""
 Manifest = tuple[Rows, Boxes, Boxes]
 """Runs, source, target."""
 
@@ -202,7 +204,7 @@ def _lines(rows: Rows, sides: dict[str, Boxes]) -> Iterator[tuple[str, Any]]:
 
 def _from_arrays(path: Path) -> Manifest:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             sides = []
             for name in SIDES:
                 words = json.loads(str(file[name]))
@@ -217,13 +219,14 @@ def _from_arrays(path: Path) -> Manifest:
 def _array(path: Path) -> Any:
     """Runs in a file of NumPy; the file is mapped, not read at once."""
     try:
-        found = np.load(path, allow_pickle=False, mmap_mode="r")
+        with path.open("rb") as file:
+            zipped = file.read(len(ZIP)) == ZIP
+        if not zipped:
+            return np.lib.format.open_memmap(path, mode="r")
     except (OSError, *UNREADABLE) as problem:
         why = getattr(problem, "strerror", None) or problem
         raise ReadError(f"cannot read {str(path)!r}: {why}") from None
-    if not isinstance(found, np.ndarray):
-        raise ReadError(f"cannot read {str(path)!r}: it has several arrays; need one of runs, .npy")
-    return found
+    raise ReadError(f"cannot read {str(path)!r}: it has several arrays; need one of runs, .npy")
 
 
 def _all_of(parts: list[Rows]) -> Rows:

@@ -136,7 +136,7 @@ def _of_npz(path: str) -> Source:
     arrays: dict[str, tuple[NDArray[Any], DType]] = {}
     name = ""
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
             for name in found.files:
                 tile = np.asarray(found[name])
                 tile = tile.astype(tile.dtype.newbyteorder("="), copy=False)
