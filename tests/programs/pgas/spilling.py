@@ -160,7 +160,7 @@ def progress() -> str | None:
         progress_text.LINE_S, progress_text.UNASKED_S = line_s, unasked_s
     lines = {line.rpartition(" for ")[0] for line in silent.getvalue().splitlines()}
     if lines != (
-        {"the planner of layers within 1 GiB a rank has worked"} if COMM.rank == 0 else set()
+        {"the planner of layers within 1 GiB a rank has been running"} if COMM.rank == 0 else set()
     ):
         return f"while it plans, {silent.getvalue()!r} is said"
     good = ("layers" in said.getvalue()) == (COMM.rank == 0)
