@@ -6,15 +6,17 @@ Stored arrays are built from named ones by NumPy, and tiles are cut out index by
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.problems.segments import KINDS, holds, random_layout
+from tests.problems.segments import KINDS, Dim, holds, random_layout
 
 Array = NDArray[Any]
 PADDING = 0
@@ -124,8 +126,11 @@ def _small(rng: random.Random, at: str, new: Callable[..., Array]) -> list[Store
 UNITS = (_heads, _experts, _turned, _flat, _tied, _small)
 
 
-def random_refit(seed: int, n_weights: int = 50) -> Refit:
-    """About this many named tensors, each side's in random forms, layouts and meshes."""
+def random_refit(seed: int, n_weights: int = 50, alike: int = 1) -> Refit:
+    """About this many named tensors, each side's in random forms, layouts and meshes.
+
+    ``alike`` layers at a time differ in their values alone.
+    """
     rng = random.Random(f"refit {seed}")
     n_ranks = rng.choice((1, 2, 3, 4, 6, 8))
     last = 0
@@ -143,15 +148,19 @@ def random_refit(seed: int, n_weights: int = 50) -> Refit:
 
     while named < n_weights:
         width = rng.choice((2, 4, 8)) if last < 2**15 else 4
-        forms = rng.choice(UNITS)(rng, f"l{number}", new)
+        state = rng.getstate()
+        unit = f"u{number}"
         number += 1
-        for side, where in ((source, meshes[0]), (target, meshes[1])):
-            for name, (rule, whole) in rng.choice(forms).items():
-                _lay(rng, side, where, name, whole)
-                if rule:
-                    side.rules.append(rule)
+        for layer in range(alike):  # the same draws make the same forms and layouts
+            rng.setstate(state)
+            forms = rng.choice(UNITS)(rng, f"{unit}.{layer}", new)
+            for side, where in ((source, meshes[0]), (target, meshes[1])):
+                for name, (rule, whole) in rng.choice(forms).items():
+                    _lay(rng, side, where, name, whole)
+                    if rule and not layer:
+                        side.rules.append(rule.replace(f"{unit}.0.", f"{unit}.*."))
     lacking = _lacking(source, target)
-    limit = None if rng.random() < 0.3 else rng.choice((8, 64, 1000, 4000))
+    limit = None if rng.random() < 0.3 else rng.choices((8, 64, 1000, 4000), (1, 3, 8, 8))[0]
     return Refit(source, target, lacking, limit)
 
 
@@ -185,14 +194,25 @@ def _lay(rng: random.Random, side: Side, meshes: Sequence[Any], name: str, whole
         return
     layout = random_layout(rng, whole.shape, axes, kind, False)
     side.types[name] = (layout.text(dtype), where)
-    sizes = list(axes.values())
-    for device, rank in enumerate(ranks):
-        at = dict(zip(axes, (int(c) for c in np.unravel_index(device, sizes)), strict=True))
-        index = [
-            [i for i in range(n) if holds(dim, i, at, axes)]
-            for dim, n in zip(layout.dims, whole.shape, strict=True)
-        ]
-        side.tiles[rank, name] = np.ascontiguousarray(whole[np.ix_(*index)])
+    for rank, index in zip(
+        ranks, _indices(layout.dims, whole.shape, tuple(axes.items())), strict=True
+    ):
+        side.tiles[rank, name] = np.ascontiguousarray(whole[index])
+
+
+@lru_cache(maxsize=512)
+def _indices(
+    dims: tuple[Dim, ...], shape: tuple[int, ...], axes: tuple[tuple[str, int], ...]
+) -> list[Any]:
+    """What every device has, for NumPy."""
+    found, sizes = [], dict(axes)
+    for device in range(math.prod(sizes.values())):
+        place = np.unravel_index(device, list(sizes.values()))
+        at = dict(zip(sizes, map(int, place), strict=True))
+        found.append(np.ix_(*(
+            [i for i in range(n) if holds(dim, i, at, sizes)] for dim, n in zip(dims, shape, strict=True)
+        )))  # fmt: skip
+    return found
 
 
 def _lacking(source: Side, target: Side) -> int:
@@ -207,6 +227,72 @@ def _lacking(source: Side, target: Side) -> int:
     return total
 
 
+MOVE = np.dtype([
+    (name, "<i8") for name in ("round", "sender", "there", "there_offset", "there_step",
+                               "receiver", "tensor", "offset", "step", "bytes", "count")
+])  # fmt: skip
+"""A run with both of its ranks; tensors are numbers of stored ones."""
+Moves = NDArray[Any]
+
+
+def listed(plan: Any, rank: int, sends: bool) -> Moves:
+    """What a rank lists, as moves."""
+    runs = plan.runs(rank, sends=sends)
+    out = np.empty(len(runs), MOVE)
+    mine, theirs = ("sender", "receiver") if sends else ("receiver", "sender")
+    out[mine], out[theirs] = rank, runs["peer"]
+    for name in ("round", "bytes", "count"):
+        out[name] = runs[name]
+    for name in ("tensor", "offset", "step"):
+        other = "there" if name == "tensor" else f"there_{name}"
+        here, there = (other, name) if sends else (name, other)
+        out[here], out[there] = runs[name], runs[other]
+    return out
+
+
+class Memory:
+    """The tiles of one side, as bytes one behind another."""
+
+    def __init__(self, tiles: Mapping[tuple[int, str], Array], names: Sequence[str]) -> None:
+        self.sizes = {key: tile.nbytes for key, tile in tiles.items()}
+        ends = np.cumsum([0, *self.sizes.values()]).tolist()
+        self.start = dict(zip(self.sizes, ends[:-1], strict=True))
+        self.n_bytes = ends[-1]
+        shape = (1 + max((rank for rank, _ in tiles), default=0), max(1, len(names)))
+        self.starts, self.ends = np.full(shape, -1), np.full(shape, -1)
+        for (rank, name), at in self.start.items():
+            self.starts[rank, names.index(name)] = at
+            self.ends[rank, names.index(name)] = at + self.sizes[rank, name]
+
+    def places(
+        self, ranks: Array, tensors: Array, offset: Array, step: Array, moves: Moves
+    ) -> Array:
+        """Where every byte of moves lies; IndexError if one is outside its tile."""
+        if not len(moves):
+            return np.zeros(0, np.int64)
+        begin, end = self.starts[ranks, tensors], self.ends[ranks, tensors]
+        block = np.repeat(np.arange(len(moves)), moves["count"])
+        number = np.arange(len(block)) - np.repeat(
+            np.cumsum(moves["count"]) - moves["count"], moves["count"]
+        )
+        at = (begin + offset)[block] + number * step[block]
+        n = moves["bytes"][block]
+        if (begin < 0).any() or (at < begin[block]).any() or (at + n > end[block]).any():
+            raise IndexError("a run leaves its tile")
+        within = np.arange(int(n.sum())) - np.repeat(np.cumsum(n) - n, n)
+        return np.asarray(np.repeat(at, n) + within)
+
+    def tags(self, tiles: Mapping[tuple[int, str], Array]) -> Array:
+        """What every byte is: which element, and which byte of it; -1 for padding."""
+        found = [np.zeros(0, np.int64)]
+        for tile in tiles.values():
+            values = tile.reshape(-1, 1).astype(np.int64)
+            found.append(
+                np.where(values == PADDING, -1, values * 16 + np.arange(tile.itemsize)).ravel()
+            )
+        return np.concatenate(found)
+
+
 @dataclass
 class Machine:
     """Ranks with tiles as bytes; carries out runs, and counts."""
@@ -219,41 +305,51 @@ class Machine:
     loads: dict[tuple[int, int], int] = field(default_factory=dict)
     """Bytes that a rank sends and receives in a round."""
 
-    def carry_out(self, plan: Any, ranks: Sequence[int]) -> None:
+    def carry_out(self, plan: Any, ranks: Sequence[int]) -> Moves:
         """All runs of a plan, as its receivers list them; what senders list must be the same."""
-        for place, tile in self.target.items():
-            self.tiles[place] = np.zeros(tile.nbytes, np.uint8)
-            self.written[place] = np.zeros(tile.nbytes, np.int64)
-        sources = {key: tile.reshape(-1).view(np.uint8) for key, tile in self.source.items()}
-        sent: dict[tuple[int, int, int], list[Any]] = {}
-        for rank in ranks:
-            for run in plan.runs(rank, sends=True).tolist():
-                sent.setdefault((rank, run[1], run[0]), []).append(run)
-        for rank in ranks:
-            mine: dict[tuple[int, int, int], list[Any]] = {}
-            for run in plan.runs(rank).tolist():
-                mine.setdefault((run[1], rank, run[0]), []).append(run)
-            for key, runs in mine.items():
-                theirs = sent.pop(key)
-                assert [(r[3], r[2], r[5], r[4], r[6], r[7], r[9], r[8]) for r in runs] == [
-                    tuple(r[2:]) for r in theirs
-                ]
-                for run in runs:
-                    self._copy(plan, key[0], rank, run, sources)
-        assert not sent, "sent, but nobody receives it"
+        lists = [
+            np.concatenate([np.zeros(0, MOVE), *(listed(plan, rank, sends) for rank in ranks)])
+            for sends in (False, True)
+        ]
+        pairs = [("receiver", "sender", "round")] * 2
+        got, sent = (
+            one[np.lexsort([one[name] for name in names])]
+            for one, names in zip(lists, pairs, strict=True)
+        )
+        assert np.array_equal(got, sent), (
+            "senders list other runs than receivers, or in another order"
+        )
+        sources, targets = self.memories(plan)
+        a, b = places_of(got, sources, targets)
+        have = np.concatenate(
+            [np.zeros(0, np.uint8), *(t.reshape(-1).view(np.uint8) for t in self.source.values())]
+        )
+        bytes_, times = np.zeros(targets.n_bytes, np.uint8), np.zeros(targets.n_bytes, np.int64)
+        bytes_[b] = have[a]
+        np.add.at(times, b, 1)
+        for key, at in targets.start.items():
+            self.tiles[key] = bytes_[at : at + targets.sizes[key]]
+            self.written[key] = times[at : at + targets.sizes[key]]
+        away = got[got["sender"] != got["receiver"]]
+        n_bytes = away["bytes"] * away["count"]
+        self.received += int(n_bytes.sum())
+        for side in ("sender", "receiver"):
+            both = np.stack([away["round"], away[side]], axis=1)
+            different, which = np.unique(both, axis=0, return_inverse=True)
+            sums = np.bincount(which.reshape(-1), n_bytes, len(different)).astype(np.int64)
+            for (number, rank), n in zip(different.tolist(), sums.tolist(), strict=True):
+                self.loads[number, rank] = self.loads.get((number, rank), 0) + n
+        return got
 
-    def _copy(
-        self, plan: Any, sender: int, rank: int, run: Any, sources: Mapping[Any, Array]
-    ) -> None:
-        number, _, tensor, there, offset, there_offset, n_bytes, count, step, there_step = run
-        to = (rank, plan.target.stored[tensor])
-        source = sources[sender, plan.source.stored[there]]
-        for i in range(count):
-            a, b = there_offset + i * there_step, offset + i * step
-            assert 0 <= a <= a + n_bytes <= len(source)
-            self.tiles[to][b : b + n_bytes] = source[a : a + n_bytes]
-            self.written[to][b : b + n_bytes] += 1
-        if sender != rank:
-            self.received += n_bytes * count
-            for one in (sender, rank):
-                self.loads[number, one] = self.loads.get((number, one), 0) + n_bytes * count
+    def memories(self, plan: Any) -> tuple[Memory, Memory]:
+        """Both sides as memory."""
+        return Memory(self.source, plan.source.stored), Memory(self.target, plan.target.stored)
+
+
+def places_of(moves: Moves, source: Memory, target: Memory) -> tuple[Array, Array]:
+    """From where and to where every byte goes."""
+    a = source.places(
+        moves["sender"], moves["there"], moves["there_offset"], moves["there_step"], moves
+    )
+    b = target.places(moves["receiver"], moves["tensor"], moves["offset"], moves["step"], moves)
+    return a, b

@@ -12,14 +12,13 @@ import pytest
 import redist
 from redist import Mesh, RefitPlan, Weights
 from redist.check.refits import certify
-from tests.problems.refits import random_refit
-from tests.refits.test_random import plan_of
+from tests.refits.test_random import plan_of, refit_of
 from tests.tiers import sample
 
 
 @pytest.mark.parametrize("seed", range(sample(6, of=300)))
 def test_plans_are_proved_by_kinds_and_run_by_run(seed: int) -> None:
-    plan = plan_of(random_refit(seed))
+    plan = plan_of(refit_of(seed))
     assert plan.certificate.verdict == "proved", plan.certificate
     verdict = plan.check()
     assert verdict.is_right, verdict
