@@ -55,6 +55,8 @@ def _declared(data: Mapping[str, Any]) -> Weights:
     layouts = {pattern: text if text != "" else None for pattern, text in types.items()}
     given = data.get("shapes")
     shapes = None
+    if given is not None and not isinstance(given, Mapping):
+        raise ArgumentError("shapes is no table [shapes] with a shape by name")
     if given is not None:
         shapes = {name: text for key, text in given.items() for name in expanded(key)}
     return Weights.declare(layouts, data.get("mesh"), shapes=shapes, names=data.get("names"))
@@ -68,6 +70,8 @@ def expanded(text: str) -> Iterator[str]:
     """
     pieces = _RANGE.split(text)
     ranges = [range(int(a), int(b) + 1) for a, b in zip(pieces[1::3], pieces[2::3], strict=True)]
+    if not all(ranges):
+        raise ArgumentError(f"{text!r} stands for no name: the first number of a range is the lower one")
     for one in itertools.product(*ranges):
         out = pieces[0]
         for number, rest in zip(one, pieces[3::3], strict=True):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from redist.errors import ArgumentError, ArgumentTypeError
+from redist.errors import ArgumentError, ArgumentTypeError, RedistError
 from redist.layout.array_type import ArrayType
 from redist.refits.recorded import Recorded
 from redist.refits.weights import Weights
@@ -48,19 +48,26 @@ def _type_of(name: str, value: Any) -> ArrayType:
 
 def gathered(weights: Weights, comm: Any) -> Weights:
     """**Collective.** The weights of all ranks of a communicator or a process group."""
-    data = json.dumps(weights_to_dict(weights))
+    said: tuple[str | None, str | None]
+    try:
+        said = json.dumps(weights_to_dict(weights)), None
+    except RedistError as problem:  # told to all, who would wait
+        said = None, str(problem)
     if type(comm).__module__.partition(".")[0] == "torch":
         from redist.torch.ranks import Ranks
 
-        texts = Ranks(comm).gather(data)
+        told = Ranks(comm).gather(said)
     else:
         from redist.runtime.ranks.waiting import TIMEOUT_S
         from redist.runtime.ranks.world import comm_or_world, world_of
 
         world = world_of(comm_or_world(comm))
         with world.operation(TIMEOUT_S):
-            texts = world.gather(data)
-    return united(read_all(texts))
+            told = world.gather(said)
+    for rank, (_, problem) in enumerate(told):
+        if problem is not None:
+            raise ArgumentError(f"cannot put weights together: rank {rank}: {problem}")
+    return united(read_all([text for text, _ in told]))
 
 
 def read_all(texts: Sequence[str]) -> list[Weights]:

@@ -46,7 +46,7 @@ class Weights:
     def __init__(
         self, types: Mapping[str, ArrayType | str], mesh: Any = None, *, names: Rules = None
     ) -> None:
-        found = _Reader(Mesh.of(mesh))
+        found = _Reader(_mesh_of(mesh))
         if not isinstance(types, Mapping) or not all(isinstance(name, str) for name in types):
             raise ArgumentTypeError(
                 "cannot make weights: need a dict of types by name, as in {'w': 'bf16[4096{tp}, 4096]'}"
@@ -136,7 +136,7 @@ class Weights:
         Without ``shapes``, the stored tensors are those that can be made of the named tensors of the other
         side, once the two meet in :func:`redist.refit`.
         """
-        declared = Declared(types, Mesh.of(mesh), Names.of(names))
+        declared = Declared(types, _mesh_of(mesh), Names.of(names))
         made = cls({}, names=declared.names)
         if shapes is None:
             made._open = declared
@@ -320,7 +320,7 @@ class _Reader:
             given = given(**values)
         mesh = None
         if isinstance(given, tuple) and len(given) == 2:
-            given, mesh = given[0], Mesh.of(given[1])
+            given, mesh = given[0], _mesh_of(given[1])
         if isinstance(given, ArrayType):
             found = given
         else:
@@ -359,6 +359,13 @@ class _Reader:
                 f"cannot read the type of {name!r}: there is no mesh; give mesh=, or an ArrayType"
             )
         return mesh
+
+
+def _mesh_of(given: Any) -> Mesh | None:
+    mesh = Mesh.of(given)
+    if mesh is None or isinstance(mesh, Mesh):
+        return mesh
+    raise ArgumentTypeError(f"cannot use {given!r} as a mesh: need a Mesh, or text such as 'dp=4'")
 
 
 def _settled(name: str, t: ArrayType) -> ArrayType:

@@ -121,7 +121,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         what = repr(self._weights[_storage(touched[0])][0] if touched else written and written[0])
         raise ConversionError(
             f"cannot record the loader of {what}: {func} is more than a view or a copy; declare its "
-            "type by hand, as in redist.Weights({{'w': 'bf16[8{{tp}}, 4]'}}, mesh)"
+            "type by hand, as in redist.Weights({'w': 'bf16[8{tp}, 4]'}, mesh)"
         )
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> tuple[str, torch.Tensor] | None:
