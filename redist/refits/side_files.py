@@ -71,7 +71,9 @@ def expanded(text: str) -> Iterator[str]:
     pieces = _RANGE.split(text)
     ranges = [range(int(a), int(b) + 1) for a, b in zip(pieces[1::3], pieces[2::3], strict=True)]
     if not all(ranges):
-        raise ArgumentError(f"{text!r} stands for no name: the first number of a range is the lower one")
+        raise ArgumentError(
+            f"{text!r} stands for no name: the first number of a range is the lower one"
+        )
     for one in itertools.product(*ranges):
         out = pieces[0]
         for number, rest in zip(one, pieces[3::3], strict=True):
