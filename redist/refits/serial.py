@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import secrets
 import zlib
 from collections.abc import Sequence
@@ -48,6 +49,15 @@ def refit_to_json(plan: RefitPlan) -> str:
         "digest": plan.digest,
     }
     return json.dumps(found, separators=(",", ":"))
+
+
+def is_refit(text: str) -> bool:
+    """Whether a text begins as JSON of a refit.
+
+    >>> is_refit('{"version": 1, "kind": "refit", "source": {}}'), is_refit('{"version": 1}')
+    (True, False)
+    """
+    return re.match(r'\s*\{\s*"version":\s*\d+,\s*"kind":\s*"refit"', text) is not None
 
 
 def refit_from_json(text: str) -> RefitPlan:

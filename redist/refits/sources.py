@@ -64,9 +64,9 @@ def gathered(weights: Weights, comm: Any) -> Weights:
         world = world_of(comm_or_world(comm))
         with world.operation(TIMEOUT_S):
             told = world.gather(said)
-    for rank, (_, problem) in enumerate(told):
-        if problem is not None:
-            raise ArgumentError(f"cannot put weights together: rank {rank}: {problem}")
+    for rank, (_, why) in enumerate(told):
+        if why is not None:
+            raise ArgumentError(f"cannot put weights together: rank {rank}: {why}")
     return united(read_all([text for text, _ in told]))
 
 

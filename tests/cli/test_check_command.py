@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from redist.plan.plan import Certificate
+from redist.refits.plan import RefitPlan
 from tests.cli.conftest import Run
 
 REQUESTS = {
@@ -249,3 +250,36 @@ def test_wrong_manifests_and_options_are_one_line(
     assert "40G" in redist("check", str(path), "--limit", "40G").one_line()
     assert "its own limit" in redist("check", str(stored("even")), "--limit", "1GiB").one_line()
     assert "No such file" in redist("check", str(tmp_path / "none.npz")).one_line()
+
+
+SIDES = {
+    "train": ('mesh = "dp=2"', "{dp}, {}"),
+    "serve": ('mesh = "tp=2@2"', "{}, {tp}"),
+}
+
+
+@pytest.fixture
+def refit(redist: Run, tmp_path: Path) -> Path:
+    """The plan of a refit, in rounds."""
+    for name, (mesh, cuts) in SIDES.items():
+        text = f'{mesh}\n[types]\n"*" = "{cuts}"\n[shapes]\n"l.{{0..1}}.w" = "f32[8, 8]"\n'
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    sides = [str(tmp_path / f"{name}.toml") for name in SIDES]
+    path = tmp_path / "refit.json"
+    assert redist("refit", *sides, "--limit", "128", "--json", str(path)).status == 0
+    return path
+
+
+def test_refits_are_judged_by_kinds_and_run_by_run(redist: Run, refit: Path) -> None:
+    RefitPlan.load(refit).save(refit.with_suffix(".refit"))
+    for path in (refit, refit.with_suffix(".refit")):
+        done = redist("check", str(path))
+        assert (done.status, done.err) == (0, "")
+        proved, right, *_ = done.out.splitlines()
+        assert proved.startswith("certificate proved: every element of 2 tensors")
+        assert right.startswith("right ") and "limit 128 B" in done.out
+    for option in (["--limit", "1KiB"], ["--smt2", "x"]):
+        assert redist("check", str(refit), *option).status == 2
+    change(refit, lambda data: data["turns"].reverse())
+    done = redist("check", str(refit))
+    assert done.status == 2 and "cannot read the refit: its digest is" in done.err
