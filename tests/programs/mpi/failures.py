@@ -114,7 +114,7 @@ def refuses(comm: MPI.Comm, move: Callable[[], Any]) -> str | None:
         move()
     except TransferError as error:
         said = str(error)
-        return None if "go on with a new one" in said else f"after it: {said!r}"
+        return None if "continue with a new one" in said else f"after it: {said!r}"
     return "the communicator was used again"
 
 
