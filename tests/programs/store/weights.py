@@ -85,7 +85,9 @@ def apart() -> str | None:
     wrong = fails_alike(says, lambda: Weights(types, Mesh(x=SIZE)).together())
     own = Weights({"w": "f32[8]"}, Mesh(x=SIZE))
     own = Weights.declare({"*": None}, Mesh(x=SIZE)) if last else own
-    says = f"rank {SIZE - 1}: cannot list the tensors of weights that are declared by patterns alone"
+    says = (
+        f"rank {SIZE - 1}: cannot list the tensors of weights that are declared by patterns alone"
+    )
     wrong = wrong or fails_alike(says, lambda: own.together())
     rules = ["w = v"] if last else []
     says = f"rank {SIZE - 1} has other rules than rank 0"
