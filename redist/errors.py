@@ -59,6 +59,10 @@ class CaptureError(RequestError):
     """Something that a program of global arrays cannot hold: it depends on values, or reaches outside."""
 
 
+class GradientError(RequestError):
+    """A gradient that cannot be taken: a function has none, or an array is changed in place."""
+
+
 class ArgumentError(RequestError, ValueError):
     """An argument with a value that a function cannot use."""
 

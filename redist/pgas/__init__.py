@@ -88,6 +88,8 @@ if _TYPE_CHECKING:
     from redist.pgas.files.zarr_out import write_zarr
     from redist.pgas.foreign.dask_arrays import to_dask
     from redist.pgas.foreign.ray_objects import to_ray
+    from redist.pgas.gradients.checkpoint import checkpoint
+    from redist.pgas.gradients.api import custom_gradient, grad, stop_gradient, value_and_grad
     from redist.pgas.programs.program import repeat, repeat_until
     from redist.pgas.programs.map_tiles import map_tiles
     from redist.pgas.programs.program import program
@@ -98,12 +100,13 @@ __all__ = [
     "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "average", "bincount",
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
     "bitwise_xor", "bool", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast",
-    "ceil", "clip", "column_names",
+    "ceil", "checkpoint", "clip", "column_names",
     "complex64", "complex128", "compress", "concat", "conj", "copysign", "corrcoef", "cos", "cosh",
-    "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diag", "diff", "digitize", "divide", "e",
+    "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "custom_gradient", "diag", "diff",
+    "digitize", "divide", "e",
     "ein", "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft",
     "finfo", "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "from_function",
-    "from_local", "full", "full_like", "greater", "greater_equal", "histogram", "hypot", "iinfo",
+    "from_local", "full", "full_like", "grad", "greater", "greater_equal", "histogram", "hypot", "iinfo",
     "imag", "inf", "int8", "int16", "int32", "int64", "isclose", "isdtype", "isfinite", "isin", "isinf",
     "isnan", "less", "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10",
     "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "map_tiles", "matmul",
@@ -115,10 +118,11 @@ __all__ = [
     "real",
     "reciprocal", "remainder", "repeat", "repeat_until", "reshape", "result_type", "roll", "round",
     "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square", "squeeze", "stack",
-    "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "to_dask",
+    "std", "stop_gradient", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
+    "to_dask",
     "to_ray", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
-    "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "write_csv", "write_npy",
-    "write_parquet", "write_zarr", "zeros", "zeros_like",
+    "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot", "where", "write_csv",
+    "write_npy", "write_parquet", "write_zarr", "zeros", "zeros_like",
 ]  # fmt: skip
 """The names of the standard, Array and what makes arrays from functions and tiles."""
 
@@ -126,14 +130,17 @@ __array_api_version__ = "2025.12"
 
 
 _LATER = {
-    "column_names": "files.column_names", "map_tiles": "programs.map_tiles", "program": "programs.program",
+    "column_names": "files.column_names", "checkpoint": "gradients.checkpoint",
+    "custom_gradient": "gradients.api", "grad": "gradients.api",
+    "stop_gradient": "gradients.api", "value_and_grad": "gradients.api",
+    "map_tiles": "programs.map_tiles", "program": "programs.program",
     "read_csv": "files.csv", "read_hdf5": "files.zarr_arrays", "read_npy": "files.npy",
     "read_parquet": "files.parquet", "read_zarr": "files.zarr_arrays",
     "repeat": "programs.program", "repeat_until": "programs.program", "to_dask": "foreign.dask_arrays",
     "to_ray": "foreign.ray_objects", "write_csv": "files.csv_out",
     "write_npy": "files.npy", "write_parquet": "files.parquet", "write_zarr": "files.zarr_out",
 }  # fmt: skip
-"""Files and programs, a third of all modules: each is loaded when it is first used."""
+"""Files, programs and gradients, a third of all modules: each is loaded when it is first used."""
 
 
 def __dir__() -> list[str]:

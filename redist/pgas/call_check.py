@@ -39,7 +39,8 @@ VARIABLE = "REDIST_CHECK_CALLS"
 F = TypeVar("F", bound=Callable[..., Any])
 
 LOCAL_FUNCTIONS = {
-    "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "program", "result_type",
+    "__array_namespace_info__", "can_cast", "checkpoint", "custom_gradient", "finfo", "grad", "iinfo",
+    "isdtype", "program", "result_type", "value_and_grad",
 }  # fmt: skip
 LOCAL_METHODS = {
     "__array__", "__array_namespace__", "__buffer__", "__dlpack__", "__dlpack_device__",

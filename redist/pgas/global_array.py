@@ -29,7 +29,7 @@ from redist.pgas.printing import format_array, format_number, format_value, numb
 from redist.pgas.shapes.permute import matrix_transpose, permute_dims
 from redist.pgas.suggestions import explain_conversion, explain_missing
 from redist.pgas.tiles import devices
-from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.layouts import line_mesh, must_be_type, parse_target
 from redist.pgas.tiles.move import move, move_as_asked, resolve_pending
 from redist.pgas.tiles.tiled import Tile, tile_in
@@ -330,6 +330,7 @@ class Array(Methods):
         self.memory.check_reach("accumulate into", self.type)
         get_put.accumulate(self, index, values, op)
 
+    @left_alone
     def epoch(
         self, timeout_s: float | None = TIMEOUT_S, *, prefetch: bool = True, cache: bool = True
     ) -> epochs.Epoch[Array]:
@@ -341,6 +342,7 @@ class Array(Methods):
         self.memory.check_reach("open an epoch on", self.type)
         return epochs.Epoch(self, timeout_s, prefetch, cache)
 
+    @left_alone
     def fence(self, timeout_s: float | None = TIMEOUT_S) -> None:
         """**Collective.** Make what was put or written before, on any rank, visible to all."""
         self.memory.check_reach("fence", self.type)

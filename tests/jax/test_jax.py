@@ -120,3 +120,16 @@ def test_memory_is_shared_with_global_arrays(n_ranks: int) -> None:
             command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=200
         )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+@one_worker
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+def test_gradients_are_those_of_jax(n_ranks: int) -> None:
+    count = str(sample(15, of=150))
+    args = ["-m", "tests.programs.jax.gradients", "--n", count, "--seed", str(n_ranks)]
+    with alone():
+        done = subprocess.run(
+            find_launcher().command(n_ranks, args),
+            cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]

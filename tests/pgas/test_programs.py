@@ -17,6 +17,7 @@ AGAINST_NUMPY: dict[str, dict[int, tuple[int, int]]] = {
     "einstein": {1: (1, 6), 2: (0, 3), 3: (1, 3), 4: (0, 3), 6: (0, 1)},
     "everything": {1: (1, 8), 2: (0, 4), 3: (1, 3), 4: (0, 2), 6: (0, 1)},
     "floats": {1: (0, 100), 2: (0, 100), 3: (1, 100), 4: (0, 100), 6: (0, 40)},
+    "gradients": {1: (6, 150), 2: (0, 100), 3: (6, 150), 4: (0, 100)},
     "limited": {1: (2, 60), 2: (1, 20), 3: (0, 20), 4: (0, 10)},
     "joins": {1: (2, 80), 2: (0, 60), 3: (3, 60), 4: (0, 60), 6: (0, 10)},
     "products": {1: (2, 40), 2: (0, 12), 3: (2, 12), 4: (0, 10), 6: (0, 2)},
@@ -65,6 +66,7 @@ PROGRAMS = "captured", "depending"
 """Of captured programs."""
 
 ALONE = (
+    "gradient_names",
     "limits",
     "many_arrays",
     "staging",
@@ -86,7 +88,7 @@ ON_ONE = ("spilling", "aliasing", "staging", "tracing", "reading")
 """What ``make test`` looks at on one rank alone."""
 ON_TWO = ("many_arrays", "cutting", "measured", "limits", "planned", "depending")
 """On two: what takes long, because every rank plans."""
-ON_THREE = ("mistakes", "reaching", "captured", "traffic", "spmd", "segments")
+ON_THREE = ("mistakes", "reaching", "captured", "traffic", "spmd", "segments", "gradient_names")
 """And on three: what ranks must agree on, in tiles of different sizes."""
 
 PROMISES = [

@@ -67,11 +67,12 @@ class Elimination:
         """The best choice; None if the network is too tangled for tables of this size."""
         sizes = self.network.sizes
         self._of = [set() for _ in sizes]
-        for number, table in enumerate(self.network.tables):
+        tables = without_single_values(self.network.tables)
+        for number, table in enumerate(tables):
             self._add(number, table)
         self._keys = {v: self._key(v) for v in range(len(sizes))}
         self._alike = Counter(self._keys.values())
-        fixed = sum(int(t.costs) for t in self.network.tables if not t.variables)
+        fixed = sum(int(t.costs) for t in tables if not t.variables)
         queue = [self._rank(v) for v in self._keys]
         heapq.heapify(queue)
         while queue:
@@ -175,6 +176,27 @@ class Elimination:
         for one in reversed(self._gone):
             values[one.variable] = int(one.picks[tuple(values[v] for v in one.neighbours)])
         return tuple(values)
+
+
+def without_single_values(tables: Sequence[CostTable]) -> list[CostTable]:
+    """The tables without the axes of variables that have one value: tables may have many, arrays 64 axes.
+
+    Those with one array have one array again.
+
+    >>> long = CostTable(tuple(range(40)), np.zeros((1,) * 39 + (2,), np.int64))
+    >>> [(one.variables, one.costs.shape) for one in without_single_values([long])]
+    [((39,), (2,))]
+    """
+    known: dict[int, Costs] = {}
+    found = []
+    for table in tables:
+        shape = table.costs.shape
+        if 1 in shape:
+            kept = tuple(v for v, n in zip(table.variables, shape, strict=True) if n != 1)
+            small = known.setdefault(id(table.costs), table.costs.squeeze())
+            table = CostTable(kept, small)
+        found.append(table)
+    return found
 
 
 def _rows_of(table: CostTable, variable: int, lo: int, hi: int) -> CostTable:

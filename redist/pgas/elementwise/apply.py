@@ -61,7 +61,7 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
     for x in arrays:
         if x.memory is not memory:
             check_alike(function.__name__, *arrays)
-    if memory.is_ghost and (arranger := current_arranger()) is not None:
+    if (arranger := current_arranger()) is not None and arranger.wants(memory):
         return arranger.call(_arranged(function, operands, arrays), arrays)
     if len(arrays) > 1 and any(x.type is not t and x.type != t for x in arrays[1:]):
         _check_together(function, arrays)
@@ -110,7 +110,9 @@ def _arranged(
 
     form = EinForm(notation, sizes, join)
     numbers = numbers_in(operands)
-    return ArrangedCall(function.__name__, run, form, choose, numbers=numbers)
+    return ArrangedCall(
+        function.__name__, run, form, choose, numbers=numbers, function=function, given=(places, {})
+    )
 
 
 def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayType) -> Any:

@@ -232,6 +232,17 @@ class Tape:
         finally:
             self._told = None
 
+    @contextmanager
+    def standing_anew(self, name: str, line: Line) -> Iterator[None]:
+        """Let what a block does belong to a node of its own, and count as done by a line."""
+        before, self._told = self._told, len(self.nodes)
+        self.nodes.append(CapturedNode(name, line))
+        try:
+            with standing_at(line):
+                yield
+        finally:
+            self._told = before
+
     def current_node(self) -> int:
         """The number of the node under way: the call of this package that the program made."""
         if self._told is not None:

@@ -21,6 +21,7 @@ from redist.pgas.indexing.chosen import unravel
 from redist.pgas.indexing.keys import AtIndices, ByMask, InRange, Item, NewDim
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.arguments import check_arrays, dim_of, takes_array
+from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import copy_to_host, in_memory, to_device
 from redist.pgas.tiles.layouts import dtype_of, make_type, operand_type
@@ -63,6 +64,7 @@ def _kept(x: Tiled, mask: Any, dim: int) -> tuple[Tile | None, list[int]]:
     return tile, counts
 
 
+@left_alone
 def compress(condition: Any, x: T, /, *, axis: int = 0, ragged: bool = False) -> T:
     """**Collective.** Take the indices of a dim for which a condition holds, as ``x[condition]`` does.
 

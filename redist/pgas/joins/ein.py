@@ -36,6 +36,7 @@ from redist.pgas.tiles.arranging import (
     ChosenTypes,
     EinForm,
     current_arranger,
+    with_places,
 )
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import check_alike
@@ -273,7 +274,7 @@ class BlockedEin:
     def __call__(self, arrays: Sequence[T]) -> T:
         """**Collective** if operands must move. Bring operands together; let the kernel work on the tiles."""
         first, what = arrays[0], self.what
-        if first.memory.is_ghost and (arranger := current_arranger()) is not None:
+        if (arranger := current_arranger()) is not None and arranger.wants(first.memory):
             made: T = arranger.call(self._arranged(arrays), arrays)
             return made
         product = self._product(tuple(x.type for x in arrays), first.memory.on_device)
@@ -321,4 +322,5 @@ class BlockedEin:
             return self(given) if made is None else self._run_in(given, made)
 
         form = EinForm(node.notation, node.sizes, node.join, node.agg)
-        return ArrangedCall("ein", run, form, choose)
+        given = (self, *with_places(tuple(arrays), [])), {}
+        return ArrangedCall("ein", run, form, choose, function=BlockedEin, given=given)

@@ -17,6 +17,9 @@ from redist.pgas.memory import as_tile
 from redist.pgas.reductions.reduce import reduced_type
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dims_of
+from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.layouts import free_dims
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T
 
 Order = float | str
@@ -33,7 +36,7 @@ def vector_norm(
     dims = dims_of(axis, x.ndim)
     here = x.type.pending_op is None and not any(x.type.dims[i] for i in dims)
     if ord == 2 and here and not x.memory.on_device:
-        return _local_norm(x, dims, keepdims)
+        return local_norm(x, dims, keepdims)
     size = _absolute(x)
     where: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
     if ord in (math.inf, -math.inf):
@@ -84,8 +87,10 @@ def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -
     raise ArgumentError(f"unknown order {ord!r}; known: 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
 
 
-def _local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
-    """The 2-norm over dims that no axis cuts."""
+@asked
+def local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
+    """**Collective** in a plan that cuts such a dim. The 2-norm over dims that no axis cuts."""
+    x = move(resolve_pending(x), free_dims(x.type, frozenset(dims)))
     t = reduced_type(x.type, dims, "sum", keepdims, real_dtype(x.dtype))
     x.memory.check_room(t.tile_bytes)
     if x.tile is None:

@@ -15,6 +15,7 @@ from redist.layout.cuts import EvenCut
 from redist.layout.tiles import Ints, grid
 from redist.pgas.ordering.sorting import merge_runs
 from redist.pgas.tiles.arguments import takes_array
+from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dtype
@@ -50,6 +51,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+@left_alone
 @takes_array
 @in_memory
 def unique_values(x: T, /) -> T:
@@ -57,6 +59,7 @@ def unique_values(x: T, /) -> T:
     return _count(x).values
 
 
+@left_alone
 @takes_array
 @in_memory
 def unique_counts(x: Tiled, /) -> UniqueCounts:
@@ -64,6 +67,7 @@ def unique_counts(x: Tiled, /) -> UniqueCounts:
     return _count(x)
 
 
+@left_alone
 @takes_array
 @in_memory
 def unique_inverse(x: Tiled, /) -> UniqueInverse:
@@ -72,6 +76,7 @@ def unique_inverse(x: Tiled, /) -> UniqueInverse:
     return UniqueInverse(values, inverse)
 
 
+@left_alone
 @takes_array
 @in_memory
 def unique_all(x: Tiled, /) -> UniqueAll:

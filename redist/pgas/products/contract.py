@@ -23,6 +23,7 @@ from redist.pgas.tiles.arranging import (
     ChosenTypes,
     EinForm,
     current_arranger,
+    with_places,
 )
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import Shape
@@ -44,7 +45,7 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     memory = a.memory
     if b.memory is not memory:
         check_alike(name, a, b)
-    if memory.is_ghost and (arranger := current_arranger()) is not None:
+    if (arranger := current_arranger()) is not None and arranger.wants(memory):
         made: T = arranger.call(_arranged(a, b, la, lb, lo, name), [a, b])
         return made
     product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name, memory.on_device)
@@ -74,7 +75,8 @@ def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> Arra
         types = x.type, y.type
         return _contract_in(x, y, replace(product, types=types), PlacedOperation(types, made), None)
 
-    return ArrangedCall(name, run, form, choose)
+    given = (*with_places((a, b), []), la, lb, lo, name), {}
+    return ArrangedCall(name, run, form, choose, function=contract, given=given)
 
 
 def _contract_in(

@@ -26,6 +26,7 @@ from redist.pgas.products.contract_layout import (
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
 
@@ -155,8 +156,14 @@ def einsum(subscripts: str, /, *operands: T) -> T:
     check_sizes(what, [x.shape for x in operands], inputs)
     out = sum_products(label_operands(operands, inputs), output)
     if len(operands) == 1 and out.ndim == operands[0].ndim:  # itself, or a view of it
-        return out.new(out.type, None if out.tile is None else out.tile.copy())
+        return copied(out)
     return out
+
+
+@asked
+def copied(x: T) -> T:
+    """**Local.** The same values in a new tile."""
+    return x.new(x.type, None if x.tile is None else x.tile.copy())
 
 
 def sum_products(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> T:

@@ -15,6 +15,8 @@ from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
 from redist.pgas.ghosts.tape import current_tape
+from redist.pgas.gradients.api import Argnums, grad, value_and_grad
+from redist.pgas.gradients.recorder import records_gradients
 from redist.pgas.programs.body import ProgramBody
 from redist.pgas.programs.compile import ProgramCompiler, limit_in_force
 from redist.pgas.programs.compiled import Compiled
@@ -53,7 +55,7 @@ def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any
         raise ArgumentError(f"cannot repeat a step {_short(repeats)} times: need an int >= 0")
     (now,) = state
     step = x
-    if isinstance(x, Program) and repeats > 1 and current_tape() is None:
+    if isinstance(x, Program) and repeats > 1 and not _is_seen():
         step, now = x.joined(now)
     for _ in range(repeats):
         now = call_step(step, now)
@@ -84,6 +86,11 @@ def repeat_until(
     return now, most
 
 
+def _is_seen() -> bool:
+    """**Local.** Whether the calls of a function are captured, or recorded for gradients: then it runs."""
+    return current_tape() is not None or records_gradients()
+
+
 def _short(given: Any) -> str:
     """**Local.** What stands in the place of a number, without the elements of an array."""
     return str(given.type) if isinstance(given, Tiled) else repr(given)
@@ -109,7 +116,7 @@ class Program(Generic[P, R]):
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> R:
         """**Collective.** Run the program; the first call of a kind captures it."""
-        if current_tape() is not None:
+        if _is_seen():
             return self.function(*args, **options)
         limit = limit_in_force(self.options)
 
@@ -124,6 +131,17 @@ class Program(Generic[P, R]):
             return eagerly()
         result: R = self.compiler.call(signature, limit, eagerly)
         return result
+
+    def grad(self, argnums: Argnums = 0, has_aux: bool = False) -> Program[..., Any]:
+        """**Local.** A program that gives the gradients of this one, with its options: :func:`pgas.grad`.
+
+        ``slopes = loss.grad(argnums=(0, 1))``. Forward and backward calls are planned together.
+        """
+        return Program(grad(self.function, argnums, has_aux), self.options)
+
+    def value_and_grad(self, argnums: Argnums = 0, has_aux: bool = False) -> Program[..., Any]:
+        """**Local.** The same with the value before the gradients: :func:`pgas.value_and_grad`."""
+        return Program(value_and_grad(self.function, argnums, has_aux), self.options)
 
     def _look(self, signature: Signature) -> tuple[Compiled, str]:
         """**Collective.** What such a call would run, and why it does not keep its limit by a plan, if so."""

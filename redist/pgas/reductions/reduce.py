@@ -18,6 +18,7 @@ from redist.pgas.tiles.arranging import (
     EinForm,
     current_arranger,
     label_dims,
+    with_places,
 )
 from redist.pgas.tiles.layouts import dtype_of, resolved_type
 from redist.pgas.tiles.move import resolve_pending
@@ -41,7 +42,7 @@ def reduced_type(
 
 def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     """**Collective** if something else is pending. Reduce by sum, prod, max or min."""
-    if x.memory.is_ghost and (arranger := current_arranger()) is not None:
+    if (arranger := current_arranger()) is not None and arranger.wants(x.memory):
         made: T = arranger.call(_arranged(x, op, axis, keepdims, dtype), [x])
         return made
     if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
@@ -77,7 +78,8 @@ def _arranged(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Arranged
         return reduce(given[0], op, axis, keepdims, dtype)
 
     form = EinForm(notation, sizes, "cast" if casts else "copy", op)
-    return ArrangedCall(op, run, form, choose)
+    given = with_places((x, op, axis, keepdims, dtype), []), {}
+    return ArrangedCall(op, run, form, choose, function=reduce, given=given)
 
 
 def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from redist.errors import ArgumentError
 from redist.pgas.elementwise.apply import apply
+from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import InRange
 from redist.pgas.shapes.join import concat
@@ -99,7 +100,6 @@ def _roll_cut(x: T, dim: int, by: int) -> T:
     return out
 
 
-@asked
 @takes_array
 def diff(
     x: T, /, *, axis: int = -1, n: int = 1, prepend: T | None = None,
@@ -111,14 +111,9 @@ def diff(
         raise ArgumentError(f"cannot take differences {n} times")
     parts = [part for part in (prepend, x, append) if part is not None]
     x = concat(parts, axis=dim) if len(parts) > 1 else resolve_pending(x)
+    before = (slice(None),) * dim
     for _ in range(n):
-        size = x.shape[dim]
-        ends = (
-            tuple(
-                InRange(i, r if i == dim else range(m)) for i, m in enumerate(x.shape)
-            )
-            for r in (range(1, max(1, size)), range(max(0, size - 1)))
-        )  # fmt: skip
-        later, earlier = (get_basic(x, items) for items in ends)
+        ends = slice(1, None), slice(max(0, x.shape[dim] - 1))
+        later, earlier = (dispatch.get(x, (*before, end)) for end in ends)
         x = apply(np.not_equal if x.dtype == np.bool_ else np.subtract, later, earlier)
     return x

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from redist.layout.array_type import ArrayType
+from redist.pgas.memory import TileMemory
 from redist.pgas.structures import mapped
 from redist.pgas.tiles.tiled import Tiled
 
@@ -61,10 +62,17 @@ class ArrangedCall:
     """The types of its operands that it is written for, if it names them."""
     numbers: tuple[str, ...] = ()
     """Those that it is given, exactly: all ranks must give the same."""
+    function: Any = None
+    """Whose call it is: rules of gradients are found by it."""
+    given: Any = ((), {})
+    """What that was given, by position and by name, with places for arrays."""
 
 
 class Arranger(Protocol):
-    """Decides in which types calls are done."""
+    """Decides in which types calls are done, or looks on."""
+
+    def wants(self, memory: TileMemory) -> bool:
+        """Whether calls on arrays in such a memory are asked for, where they are not always."""
 
     def call(self, call: ArrangedCall, arrays: Sequence[Tiled]) -> Any:
         """What the call gives for these arrays."""
@@ -76,9 +84,8 @@ class Arranger(Protocol):
 _ARRANGER: ContextVar[Arranger | None] = ContextVar("arranger", default=None)
 
 
-def current_arranger() -> Arranger | None:
-    """**Local.** Who decides on layouts here; None if functions do."""
-    return _ARRANGER.get()
+current_arranger: Callable[[], Arranger | None] = _ARRANGER.get
+"""**Local.** Who decides on layouts here; None if functions do. It is no more, as every call asks."""
 
 
 @contextmanager
@@ -170,7 +177,16 @@ def call_of(
     shapes = tuple((x.shape, str(x.dtype), x.memory.on_device) for x in arrays)
     key = function, _frozen(slots), shapes
     numbers = numbers_in(slots)
-    return ArrangedCall(function.__name__, run, key=key, fixed=fixed, numbers=numbers), arrays
+    call = ArrangedCall(
+        function.__name__,
+        run,
+        key=key,
+        fixed=fixed,
+        numbers=numbers,
+        function=function,
+        given=slots,
+    )
+    return call, arrays
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
 from redist.pgas.memory import GRAIN, SHARED_FROM
-from redist.pgas.tiles.arranging import ArrangedCall, asked, current_arranger, left_alone
+from redist.pgas.tiles.arranging import (
+    ArrangedCall,
+    asked,
+    current_arranger,
+    left_alone,
+    with_places,
+)
 from redist.pgas.tiles.devices import check_alike, to_device
 from redist.pgas.tiles.layouts import parse_target, resolved_type
 from redist.pgas.tiles.tiled import T, Tiled, tile_in
@@ -96,7 +102,11 @@ def move_as_asked(a: T, target: ArrayType) -> T:
     def run(given: Sequence[Any], made: ArrayType | None) -> Any:
         return move(given[0], target, asked=True)
 
-    made: T = arranger.call(ArrangedCall("to", run, only=(target,), key=("to", target)), [a])
+    given = with_places((a, target), []), {}
+    call = ArrangedCall(
+        "to", run, only=(target,), key=("to", target), function=move_as_asked, given=given
+    )
+    made: T = arranger.call(call, [a])
     return made
 
 

@@ -10,6 +10,7 @@ from redist.arrange.layout_plan import LayoutPlan
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import CapturedNode, Ref, Tape, Task, current_tape
+from redist.pgas.memory import TileMemory
 from redist.pgas.structures import found_in, replaced
 from redist.pgas.tiles.arranging import ArrangedCall, Types, arranging, current_arranger
 from redist.pgas.tiles.move import move
@@ -75,6 +76,10 @@ class CallRecorder:
     """Arrays with numbers: they stay until the end, so that no other gets their place."""
     _given: dict[int, tuple[int, str]] = field(default_factory=dict)
     """By array that no call has made: its number, and the call that was given it first."""
+
+    def wants(self, memory: TileMemory) -> bool:
+        """**Local.** Calls of a program are on arrays without values."""
+        return memory.is_ghost
 
     def call(self, call: ArrangedCall, given: Sequence[Tiled]) -> Any:
         """**Local.** Do a call in the types that are chosen for it."""

@@ -1,0 +1,72 @@
+"""Rules of what takes elements by indices, masks and slices, and of what orders them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
+from redist.pgas.indexing import dispatch
+from redist.pgas.indexing.adding import add_along, add_at
+from redist.pgas.indexing.boolean import compress
+from redist.pgas.ordering.searching import searchsorted
+from redist.pgas.ordering.sorting import argsort, sort
+from redist.pgas.shapes.take import take, take_along_axis
+from redist.pgas.tiles.tiled import Tiled
+
+constant(argsort, searchsorted)
+
+
+@rule_of_one(dispatch.get)
+def _get(g: Any, y: Any, x: Any, key: Any) -> Any:
+    return add_at(g, key, x.shape)
+
+
+@rule_of_one(take)
+def _take(g: Any, y: Any, x: Any, indices: Any, *, axis: int | None = None) -> Any:
+    dim = 0 if axis is None else axis % x.ndim
+    return add_at(g, (*(slice(None),) * dim, indices), x.shape)
+
+
+@rule_of_one(take_along_axis)
+def _take_along_axis(g: Any, y: Any, x: Any, indices: Any, *, axis: int = -1) -> Any:
+    dim = axis % x.ndim
+    if isinstance(indices, Tiled) and g.shape == indices.shape and _is_alike(x, indices, dim):
+        return add_along(g, indices, dim, x.shape[dim])
+    key: list[Any] = [
+        np.arange(n).reshape([-1 if i == d else 1 for i in range(x.ndim)])
+        for d, n in enumerate(x.shape)
+    ]
+    key[dim] = indices
+    return add_at(g, tuple(key), x.shape)
+
+
+def _is_alike(x: Any, indices: Any, dim: int) -> bool:
+    pairs = zip(x.shape, indices.shape, strict=True)
+    return all(n == m for i, (n, m) in enumerate(pairs) if i != dim)
+
+
+@rule(compress)
+def _compress(owed: Owed) -> list[Any]:
+    condition, x = owed.args
+    dim = owed.options.get("axis", 0) % x.ndim
+    g = add_at(owed.whole, (*(slice(None),) * dim, condition), x.shape)
+    return [g if one is x else None for one in owed.operands]
+
+
+@rule_of_one(add_at)
+def _add_at(g: Any, y: Any, values: Any, key: Any, shape: Any) -> Any:
+    return dispatch.get(g, key)
+
+
+@rule_of_one(add_along)
+def _add_along(g: Any, y: Any, values: Any, indices: Any, dim: int, n: int) -> Any:
+    return take_along_axis(g, indices, axis=dim)
+
+
+@rule_of_one(sort)
+def _sort(g: Any, y: Any, x: Any, *, axis: int = -1, **options: Any) -> Any:
+    """Each value goes back to where it came from."""
+    places = argsort(argsort(x, axis=axis, **options), axis=axis)
+    return take_along_axis(g, places, axis=axis)
