@@ -11,10 +11,11 @@ from redist.arrange.domain import TypeDomain, places_of
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinGraph, EinNode
 from redist.arrange.layout_plan import LayoutPlan, PlannedMove
 from redist.arrange.price_book import PriceBook, finish_prices
+from redist.arrange.solving.conditioning import alike, improve_by_conditioning, tie
 from redist.arrange.solving.elimination import eliminate
 from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.memory_limit import fit_memory
-from redist.arrange.solving.mini_buckets import solve_in_buckets
+from redist.arrange.solving.mini_buckets import BUCKET_CELLS, improve, solve_in_buckets
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.strategies import Answered, Ways, ask, least_time_ps, list_strategies
 from redist.arrange.tile_lives import live_rows
@@ -30,7 +31,14 @@ MOST_CORRECTIONS = 8
 """So often prices of moves are corrected and layouts planned again; they are exact much sooner."""
 
 MOST_COLUMNS, MOST_NODES = 5000, 100
-"""Tangled networks of so few columns also go to an integer program, for this many nodes of its search."""
+"""Tangled networks of so few columns also go to an integer program, for this many nodes of its search. No
+clock ends it: all ranks must find the same."""
+MOST_SUMS, LEAST_CELLS = 2**28, 2**10
+"""Sums that are looked at for the bound of a tangled network: a second's worth; least cells of a bucket."""
+REPEATED = 0.7
+"""Layers repeat if there are so few kinds of variables for each variable."""
+MOST_CONDITIONED = 500
+"""Networks of so few variables are searched as they are: each try takes Python's time for all of them."""
 
 
 def plan_layouts(
@@ -342,9 +350,29 @@ class _Planning:
         )  # fmt: skip
 
 
+def _search(network: CostNetwork) -> Solution:
+    """A choice by conditioning, and the bound of buckets; repeated layers first with one choice for all."""
+    cells = min(BUCKET_CELLS, max(LEAST_CELLS, MOST_SUMS // max(1, len(network.tables))))
+    whole = solve_in_buckets(network, cells)
+    classes = alike(network)
+    found, n_classes = whole, 1 + max(classes, default=0)
+    if n_classes <= len(network.sizes) * REPEATED:
+        tied = tie(network, classes)
+        short = eliminate(tied)
+        if short is None:
+            first = solve_in_buckets(tied)
+            short = improve_by_conditioning(tied, first.values)
+        if short.cost < FORBIDDEN:
+            spread = improve(network, [short.values[one] for one in classes])
+            found = min(found, spread, key=lambda one: one.cost)
+    if len(network.sizes) <= MOST_CONDITIONED and found.cost < FORBIDDEN:
+        found = min(found, improve_by_conditioning(network, found.values), key=lambda one: one.cost)
+    return Solution(found.values, found.cost, min(found.cost, whole.bound))
+
+
 def _solve_tangled(network: CostNetwork) -> Solution:
     """A good choice and its bound where the best takes too long: the same on all ranks, without a clock."""
-    found = solve_in_buckets(network)
+    found = _search(network)
     n_columns = sum(network.sizes) + sum(
         table.costs.size for table in network.tables if len(table.variables) > 1
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import numpy as np
 import pytest
 
+from redist.arrange.solving.conditioning import alike, hold, improve_by_conditioning, tie
 from redist.arrange.solving.elimination import Elimination, eliminate
 from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.mini_buckets import solve_in_buckets
@@ -82,6 +84,64 @@ def test_the_integer_program_stops_after_some_nodes() -> None:
         network = random_network(rng)
         want, got = try_all(network), solve_by_program(network, n_nodes=1)
         assert got is None or got.bound <= want.cost <= got.cost
+
+
+def grid(side: int, values: int, rng: np.random.Generator) -> CostNetwork:
+    """Variables in a square, each with a table to the next in both directions, of one array each."""
+    along, across = (rng.integers(0, 1000, (values, values)) for _ in range(2))
+    number = np.arange(side * side).reshape(side, side)
+    tables = [CostTable((int(a), int(b)), along) for row in number for a, b in pairwise(row)]
+    tables += [CostTable((int(a), int(b)), across) for row in number.T for a, b in pairwise(row)]
+    tables += [CostTable((int(v),), rng.integers(0, 500, values)) for v in number.flat]
+    return CostNetwork((values,) * number.size, tuple(tables))
+
+
+def test_conditioning_comes_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tables over three variables at most are allowed, and the best needs one over six."""
+    monkeypatch.setattr("redist.arrange.solving.conditioning.STEP_CELLS", 4**3)
+    for seed in range(sample(1, of=40)):
+        network = grid(6, 4, np.random.default_rng(seed))
+        best = eliminate(network)
+        assert best is not None and eliminate(network, most_cells=4**3) is None
+        begin = solve_in_buckets(network, 4**3)
+        found = improve_by_conditioning(network, begin.values)
+        assert found.cost == network.cost(found.values) <= begin.cost
+        assert best.cost <= found.cost <= 1.02 * best.cost
+        assert found == improve_by_conditioning(network, begin.values), "ranks must find the same"
+
+
+def test_conditioning_keeps_to_its_work() -> None:
+    network = grid(6, 4, np.random.default_rng(1))
+    begin = (0,) * 36
+    assert improve_by_conditioning(network, begin, most_work=0).values == begin
+
+
+def test_conditioning_is_never_worse() -> None:
+    rng = Random(5)
+    for _ in range(sample(8, of=1000)):
+        network = random_network(rng)
+        begin = tuple(rng.randrange(n) for n in network.sizes)
+        found = improve_by_conditioning(network, begin)
+        assert try_all(network).cost <= found.cost <= network.cost(begin)
+        held = [v for v in range(len(begin)) if rng.random() < 0.5]
+        less = hold(network, begin, held)
+        assert less.cost([0 if v in held else n for v, n in enumerate(begin)]) == network.cost(
+            begin
+        )
+
+
+def test_layers_that_are_alike_have_one_choice() -> None:
+    rng = np.random.default_rng(6)
+    near, far = (rng.integers(0, 1000, (5, 5)) for _ in range(2))
+    tables = [CostTable((k, k + 1), near) for k in range(29)]
+    tables += [CostTable((k, k + 2), far) for k in range(28)]
+    network = CostNetwork((5,) * 30, tuple(tables))
+    classes = alike(network)
+    assert len(set(classes)) < 20 and len({*classes[10:20]}) == 1
+    tied = tie(network, classes)
+    for _ in range(20):
+        choice = rng.integers(0, 5, len(tied.sizes))
+        assert tied.cost(choice) == network.cost([choice[one] for one in classes])
 
 
 def test_repeated_layers_are_worked_on_once() -> None:

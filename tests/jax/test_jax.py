@@ -125,7 +125,7 @@ def test_memory_is_shared_with_global_arrays(n_ranks: int) -> None:
 @one_worker
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
 def test_gradients_are_those_of_jax(n_ranks: int) -> None:
-    count = str(sample(15, of=150))
+    count = str(sample(5, of=150))
     args = ["-m", "tests.programs.jax.gradients", "--n", count, "--seed", str(n_ranks)]
     with alone():
         done = subprocess.run(

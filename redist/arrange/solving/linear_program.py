@@ -156,12 +156,14 @@ def solve_by_program(
     return Solution(values, cost, min(cost, max(0, bound)))
 
 
-def least_peak_by_program(network: CostNetwork, rows: LiveRows) -> Solution | None:
+def least_peak_by_program(
+    network: CostNetwork, rows: LiveRows, n_nodes: int | None = None
+) -> Solution | None:
     """The choice with the least bytes live at once, its cost; None if there is none, or no SciPy."""
     program = _Program.of(network)
     program.costs[:] = 0
     program.add_live_rows(rows, 0.0, program.add_column(1.0))
-    found = program.run(None)
+    found = program.run(None, n_nodes)
     if found is None or network.cost(found[0]) >= FORBIDDEN:
         return None
     values, proved = found

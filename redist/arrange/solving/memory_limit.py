@@ -244,6 +244,8 @@ class BytePrices:
 
 FEW_CELLS = 2_000
 """Entries of all tables up to which an integer program is asked in any case, if prices leave a gap."""
+MOST_NODES = 1000
+"""Nodes of the search of an integer program, unless its exact answer is asked for."""
 MOST_MIXED = 500
 """Entries of all tables up to which it mixes choices that were seen."""
 
@@ -266,7 +268,8 @@ def fit_memory(
             best = Solution(mixed[1], mixed[0], 0)
     if best is None or best.cost > bound:
         if exact or _n_cells(network) <= FEW_CELLS:
-            found = solve_by_program(network, None, rows, limit_bytes)
+            most = None if exact else MOST_NODES
+            found = solve_by_program(network, None, rows, limit_bytes, most)
             bound = bound if found is None else max(bound, found.bound)
         else:
             found = _mix(network, rows, limit_bytes, search.seen)
@@ -300,7 +303,7 @@ def least_peak(network: CostNetwork, rows: LiveRows, exact: bool = False) -> Sol
         votes = votes if turn else [0] * rows.n_rows  # all times together only to begin with
         votes[live.index(peak)] += 1
     if best is None or (bound < best.cost and (exact or _n_cells(network) <= FEW_CELLS)):
-        found = least_peak_by_program(network, rows)
+        found = least_peak_by_program(network, rows, None if exact else MOST_NODES)
         if found is not None:
             bound = max(bound, found.bound)
             best = found if best is None or found.cost < best.cost else best
@@ -320,7 +323,7 @@ def _mix(
     less = NarrowedNetwork.of(network, rows, seen)
     if _n_cells(less.network) > MOST_MIXED:
         return None
-    found = solve_by_program(less.network, None, less.rows, limit_bytes)
+    found = solve_by_program(less.network, None, less.rows, limit_bytes, MOST_NODES)
     return None if found is None else Solution(less.whole(found.values), found.cost, 0)
 
 

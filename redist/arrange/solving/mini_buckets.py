@@ -9,6 +9,7 @@ Only integers are compared, and no clock: all ranks find the same.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,19 +36,29 @@ def improve(network: CostNetwork, begin: Sequence[int] | None = None) -> Solutio
     Solution(values=(0, 0), cost=0, bound=0)
     """
     of: list[list[int]] = [[] for _ in network.sizes]
+    around: list[set[int]] = [set() for _ in network.sizes]
     for number, table in enumerate(network.tables):
         for v in table.variables:
             of[v].append(number)
+            around[v].update(table.variables)
     values = [0] * len(network.sizes) if begin is None else list(begin)
     known = [begin is not None] * len(network.sizes)
+    stale = set(range(len(values)))
+    """Variables with a neighbour that has changed since they were looked at."""
     for _ in range(MOST_ROUNDS):
         before = list(values)
         for v in range(len(values)):
+            if v not in stale:
+                continue
+            stale.discard(v)
+            was = values[v] if known[v] else None
             total = np.zeros(network.sizes[v], dtype=np.int64)
             for number in of[v]:
                 total += _costs_of(network, number, v, values, known)
                 np.minimum(total, FORBIDDEN, out=total)
             values[v], known[v] = int(np.argmin(total)), True
+            if values[v] != was:
+                stale |= around[v] - {v}
         if values == before:
             break
     bound = sum(int(table.costs.min()) for table in network.tables if table.costs.size)
@@ -87,12 +98,22 @@ class _InBuckets(Elimination):
         for number, table in enumerate(self.network.tables):
             self._add(number, table)
         self._n_tables = len(self.network.tables)
-        left = set(range(len(sizes)))
         total = sum(int(t.costs) for t in self.network.tables if not t.variables)
-        while left:
-            variable = min(left, key=lambda v: (self._cells(v), v))
-            left.remove(variable)
+        queue = [(self._cells(v), v) for v in range(len(sizes))]
+        heapq.heapify(queue)
+        while queue:
+            entry = heapq.heappop(queue)
+            variable = entry[1]
+            if variable in self._own:
+                continue
+            now = self._cells(variable), variable
+            if now != entry:  # neighbours have gone, or come nearer
+                heapq.heappush(queue, now)
+                continue
+            around = self._neighbours(variable)
             total += self._let_go(variable)
+            for v in around:
+                heapq.heappush(queue, (self._cells(v), v))
         return min(total, FORBIDDEN)
 
     _n_tables: int = 0

@@ -96,7 +96,7 @@ def _add_listed(values: T, items: Sequence[Item], shape: Shape) -> T:
     )
     listed = {item.dim: _own_indices(values, item.indices, indexed) for item in many}
     out = _zeros(values, made)
-    if out.tile is None or values.tile is None:
+    if out.tile is None or values.tile is None or not values.tile.size:
         return out
     box = own_box(values)
     index: list[Any] = [0] * len(shape)

@@ -322,5 +322,5 @@ class BlockedEin:
             return self(given) if made is None else self._run_in(given, made)
 
         form = EinForm(node.notation, node.sizes, node.join, node.agg)
-        given = (self, *with_places(tuple(arrays), [])), {}
+        given: Any = (self, *with_places(tuple(arrays), [])), {}
         return ArrangedCall("ein", run, form, choose, function=BlockedEin, given=given)

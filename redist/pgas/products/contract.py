@@ -75,7 +75,7 @@ def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> Arra
         types = x.type, y.type
         return _contract_in(x, y, replace(product, types=types), PlacedOperation(types, made), None)
 
-    given = (*with_places((a, b), []), la, lb, lo, name), {}
+    given: Any = (*with_places((a, b), []), la, lb, lo, name), {}
     return ArrangedCall(name, run, form, choose, function=contract, given=given)
 
 

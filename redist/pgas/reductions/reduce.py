@@ -78,7 +78,7 @@ def _arranged(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Arranged
         return reduce(given[0], op, axis, keepdims, dtype)
 
     form = EinForm(notation, sizes, "cast" if casts else "copy", op)
-    given = with_places((x, op, axis, keepdims, dtype), []), {}
+    given: Any = with_places((x, op, axis, keepdims, dtype), []), {}
     return ArrangedCall(op, run, form, choose, function=reduce, given=given)
 
 

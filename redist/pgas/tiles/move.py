@@ -102,7 +102,7 @@ def move_as_asked(a: T, target: ArrayType) -> T:
     def run(given: Sequence[Any], made: ArrayType | None) -> Any:
         return move(given[0], target, asked=True)
 
-    given = with_places((a, target), []), {}
+    given: Any = with_places((a, target), []), {}
     call = ArrangedCall(
         "to", run, only=(target,), key=("to", target), function=move_as_asked, given=given
     )

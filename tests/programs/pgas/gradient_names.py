@@ -212,7 +212,7 @@ def _slope_differs(function: Callable[[Any], Any], values: Values, x: Any) -> st
         w = xp.reshape(xp.asarray(weights[: y.size]), y.shape)
         return xp.sum(y * w)
 
-    way = np.random.default_rng(5).standard_normal(values.shape)
+    way: Values = np.asarray(np.random.default_rng(5).standard_normal(values.shape))
     want, doubt = slope_along(lambda v: float(loss(xp.asarray(v))), [values], [way])
     found = float(np.vdot(xp.grad(loss)(x).gather(), way))
     near = NEAR * max(1.0, abs(want))

@@ -220,9 +220,9 @@ def examples(draw: Draw) -> str | None:
             other[number][name] = w
             return float(through(np, other))
 
-        want, _ = slope_along(moved, [layers[number][name]], [way])
-        if abs(np.vdot(g, way) - want) > NEAR * np.linalg.norm(g) * np.linalg.norm(way):
-            return f"{number} {name}: {np.vdot(g, way)}, not {want}"
+        slope, _ = slope_along(moved, [layers[number][name]], [way])
+        if abs(np.vdot(g, way) - slope) > NEAR * np.linalg.norm(g) * np.linalg.norm(way):
+            return f"{number} {name}: {np.vdot(g, way)}, not {slope}"
     return None
 
 

@@ -47,9 +47,13 @@ def _absolute(g: Any, y: Any, x: Any) -> Any:
     return g * (conj(x) / where(y == 0, y.dtype.type(1), y))
 
 
+def _is_number(x: Any) -> bool:
+    return not isinstance(x, Tiled)
+
+
 def _base(g: Any, y: Any, x: Any, p: Any) -> Any:
     """Of ``x ** p``: ``p x ** (p - 1)``, and 0 where p is 0."""
-    if not isinstance(p, Tiled):
+    if _is_number(p):
         if p == 0:
             return None
         return g * p if p == 1 else g * (2 * x) if p == 2 else g * (p * x ** (p - 1))
@@ -60,7 +64,7 @@ def _base(g: Any, y: Any, x: Any, p: Any) -> Any:
 
 def _exponent(g: Any, y: Any, x: Any, p: Any) -> Any:
     """Of ``x ** p``: ``y log x``, and 0 where x is 0."""
-    if not isinstance(x, Tiled):
+    if _is_number(x):
         return None if x == 0 else g * (y * np.log(x).item())
     return g * (y * log(where(x == 0, x.dtype.type(1), x)))
 

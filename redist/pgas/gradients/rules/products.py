@@ -58,10 +58,10 @@ def _one_side(
 def _cross(owed: Owed) -> list[Any]:
     (a, b), g = owed.args, owed.whole
     axis = owed.options.get("axis", -1)
-    pairs = (a, lambda: cross(b, g, axis=axis)), (b, lambda: cross(g, a, axis=axis))
+    pairs = (a, (b, g)), (b, (g, a))
     return [
-        unstretched(made(), x.shape, owed.y.shape) if i in owed.needed else None
-        for i, (x, made) in enumerate(pairs)
+        unstretched(cross(*two, axis=axis), x.shape, owed.y.shape) if i in owed.needed else None
+        for i, (x, two) in enumerate(pairs)
     ]
 
 
@@ -79,31 +79,31 @@ def _ein(owed: Owed) -> list[Any]:
     def joined(elements: Sequence[Any]) -> Any:
         return run_join(ein.join, elements)
 
-    def weight(elements: Sequence[Any]) -> Any:
+    def of_sum(elements: Sequence[Any]) -> Any:
         return elements[n]
 
+    def of_best(elements: Sequence[Any]) -> Any:
+        is_best = joined(elements[:n]) == elements[n + 1]
+        return where(is_best, elements[n], y.dtype.type(0))
+
+    def of_product(elements: Sequence[Any]) -> Any:
+        value, (own, n_zeros, product) = joined(elements[:n]), elements[n : n + 3]
+        zero = y.dtype.type(0)
+        alone = where(value == 0, where(n_zeros == 1, product, zero), zero)
+        return own * where(n_zeros == 0, product / _filled(value), alone)
+
+    weight: Any = of_sum
     if gone and ein.agg in ("max", "min"):
         terms.append((y, labels))
         count = _blocked(ein, lambda *e: astype(joined(e[:n]) == e[n + 1], y.dtype), terms, labels)
-        terms[n] = (g / count, labels)
-
-        def weight(elements: Sequence[Any]) -> Any:  # type: ignore[no-redef]
-            return where(joined(elements[:n]) == elements[n + 1], elements[n], y.dtype.type(0))
-
+        terms[n], weight = (g / count, labels), of_best
     elif gone and ein.agg == "prod":
         zeros = _blocked(ein, lambda *e: astype(joined(e[:n]) == 0, y.dtype), terms, labels)
         rest = _blocked(
             replace(ein, agg="prod"), lambda *e: _filled(joined(e[:n])), terms, labels, "prod"
         )
         terms += [(zeros, labels), (rest, labels)]
-
-        def weight(elements: Sequence[Any]) -> Any:  # type: ignore[no-redef]
-            value, (own, n_zeros, product) = joined(elements[:n]), elements[n : n + 3]
-            alone = where(
-                value == 0, where(n_zeros == 1, product, y.dtype.type(0)), y.dtype.type(0)
-            )
-            return own * where(n_zeros == 0, product / _filled(value), alone)
-
+        weight = of_product
     return [
         _operand(ein, i, joined, weight, terms, sizes) if i in owed.needed else None
         for i in range(n)

@@ -25,7 +25,6 @@ from redist.pgas.tiles.arguments import dims_of
 from redist.pgas.tiles.devices import kind_of
 from redist.pgas.tiles.move import move_as_asked, settled
 from redist.pgas.tiles.reshape import reshape
-from redist.pgas.tiles.tiled import Tiled
 
 constant(empty_like, full_like, zeros_like, ones_like)
 
@@ -109,7 +108,7 @@ def _flip(g: Any, y: Any, x: Any, **options: Any) -> Any:
 
 @rule_of_one(roll)
 def _roll(g: Any, y: Any, x: Any, shift: Any, **options: Any) -> Any:
-    back = -shift if isinstance(shift, (int, np.integer)) else tuple(-by for by in shift)
+    back: Any = -shift if isinstance(shift, (int, np.integer)) else tuple(-by for by in shift)
     return roll(g, back, **options)
 
 
@@ -117,7 +116,7 @@ def _roll(g: Any, y: Any, x: Any, shift: Any, **options: Any) -> Any:
 def _repeat(g: Any, y: Any, x: Any, repeats: Any, *, axis: int | None = None) -> Any:
     from redist.pgas.indexing.adding import add_at
 
-    if isinstance(repeats, Tiled):
+    if isinstance(repeats, Array):
         repeats = repeats.gather()
     shape, dim = ((x.size,), 0) if axis is None else (x.shape, axis % x.ndim)
     counts = np.asarray(repeats).reshape(-1)

@@ -1,0 +1,198 @@
+"""Better choices for tangled networks: some variables are held, the best of all others is found exactly.
+
+::
+
+    held    x . . x . x        those left form pieces that are no longer tangled: elimination solves them,
+    free    . o o . o .        all together, and the choice is never worse than before
+
+Which are held is drawn at random, those with many neighbours first; how many, by what elimination could do so
+far. Then others are held. The random numbers are the same everywhere, and work is counted in sums, not in
+seconds: all ranks find the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from redist.arrange.solving.elimination import Elimination
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
+
+MOST_WORK = 2**30
+"""Sums that are looked at, all together: about five seconds of one core."""
+STEP_WORK = 2**25
+"""Sums that one elimination may look at."""
+STEP_CELLS = 2**20
+VARIABLE_WORK = 2**16
+"""What a variable that is eliminated counts at least: about what Python's own work is worth."""
+PATIENCE = 24
+"""After so many tries in a row that find nothing better, it is over."""
+
+
+def improve_by_conditioning(
+    network: CostNetwork, begin: Sequence[int], most_work: int = MOST_WORK, seed: int = 0
+) -> Solution:
+    """A choice that is no worse than ``begin``; its bound is 0, for nothing is proved.
+
+    >>> near = np.array([[0, 3], [3, 1]])
+    >>> ring = [CostTable(pair, near) for pair in ((0, 1), (1, 2), (0, 2))]
+    >>> network = CostNetwork((2, 2, 2), (*ring, CostTable((0,), np.array([9, 0]))))
+    >>> improve_by_conditioning(network, (1, 0, 0))
+    Solution(values=(1, 1, 1), cost=3, bound=0)
+    """
+    return _Search(network, most_work, np.random.default_rng(seed)).run(begin)
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    network: CostNetwork
+    most_work: int
+    rng: np.random.Generator
+    work: int = 0
+    _degrees: list[int] = field(default_factory=list)
+
+    def run(self, begin: Sequence[int]) -> Solution:
+        """Hold some, solve the others, until the work or the patience is spent."""
+        network, sizes = self.network, self.network.sizes
+        around: list[set[int]] = [set() for _ in sizes]
+        for table in network.tables:
+            for v in table.variables:
+                around[v].update(table.variables)
+        self._degrees = [len(one) for one in around]
+        open_ones = [v for v, n in enumerate(sizes) if n > 1]
+        values, cost = list(begin), network.cost(begin)
+        share, idle = 0.2, 0
+        while idle < PATIENCE and self.work < self.most_work and open_ones:
+            held = self._drawn(open_ones, share)
+            found = self._solve(values, held)
+            if found is None:  # too tangled
+                share, idle = min(0.9, share * 1.3 + 0.01), idle + (share >= 0.9)
+                continue
+            if found.cost < cost:
+                values, cost, idle = list(found.values), found.cost, 0
+            else:
+                idle += 1
+                if found.cost == cost:  # another choice as good: a way out of where it stands
+                    values = list(found.values)
+            if not held:
+                break
+            share *= 0.93
+        return Solution(tuple(values), cost, 0)
+
+    def _drawn(self, variables: Sequence[int], share: float) -> list[int]:
+        """A share of the variables, those with many neighbours more often."""
+        n = round(share * len(variables))
+        weights = np.array([self._degrees[v] for v in variables], dtype=float) ** 2
+        keys = self.rng.exponential(size=len(variables)) / np.maximum(weights, 1e-9)
+        order = np.argsort(keys, kind="stable")
+        return sorted(variables[int(k)] for k in order[:n])
+
+    def _solve(self, values: Sequence[int], held: Sequence[int]) -> Solution | None:
+        """The best choice with the values of some variables as they are; None if it is too tangled."""
+        less = hold(self.network, values, held)
+        self.work += VARIABLE_WORK * len(less.sizes)
+        counts = Elimination(less, STEP_CELLS, STEP_WORK, only_counts=True)
+        if counts.run() is None:
+            return None
+        self.work += counts.work + VARIABLE_WORK * len(less.sizes)
+        found = Elimination(less, STEP_CELLS, STEP_WORK).run()
+        assert found is not None
+        chosen = list(found.values)
+        for v in held:
+            chosen[v] = values[v]
+        return Solution(tuple(chosen), found.cost, 0)
+
+
+def hold(network: CostNetwork, values: Sequence[int], held: Sequence[int]) -> CostNetwork:
+    """The network in which some variables have one value. Tables cut alike are one array, as before.
+
+    >>> near = np.array([[0, 3], [3, 1]])
+    >>> less = hold(CostNetwork((2, 2), (CostTable((0, 1), near),)), (1, 0), [0])
+    >>> less.sizes, less.tables[0].costs.tolist()
+    ((1, 2), [[3, 1]])
+    """
+    fixed = set(held)
+    known: dict[object, Costs] = {}
+    tables = []
+    for table in network.tables:
+        if fixed.isdisjoint(table.variables):
+            tables.append(table)
+            continue
+        index = tuple(
+            slice(values[v], values[v] + 1) if v in fixed else slice(None) for v in table.variables
+        )
+        key = id(table.costs), tuple((one.start, one.stop) for one in index)
+        if key not in known:
+            known[key] = table.costs[index]
+        tables.append(CostTable(table.variables, known[key]))
+    sizes = tuple(1 if v in fixed else n for v, n in enumerate(network.sizes))
+    return CostNetwork(sizes, tuple(tables))
+
+
+# Repeated layers: variables that have the same place in each are given one value.
+
+
+ROUNDS = 1
+"""So far around a variable it is looked for what tells it from others."""
+
+
+def alike(network: CostNetwork, rounds: int = ROUNDS) -> list[int]:
+    """A class for each variable: those of a class have the same tables, and neighbours that are alike.
+
+    Layers in the middle are alike; those so near to an end that it is seen are not.
+
+    >>> near, end = np.array([[0, 3], [3, 1]]), np.array([9, 0])
+    >>> chain = [CostTable((k, k + 1), near) for k in range(6)]
+    >>> alike(CostNetwork((2,) * 7, (*chain, CostTable((0,), end))), 1)
+    [0, 1, 2, 2, 2, 3, 4]
+    """
+    n = len(network.sizes)
+    colours = _numbered([(size,) for size in network.sizes])
+    for _ in range(rounds + 1):
+        seen: list[list[tuple[int, ...]]] = [[] for _ in range(n)]
+        for table in network.tables:
+            around = tuple(colours[v] for v in table.variables)
+            for place, v in enumerate(table.variables):
+                seen[v].append((id(table.costs), place, *around))
+        colours = _numbered([(colours[v], *sorted(one)) for v, one in enumerate(seen)])
+    return colours
+
+
+def _numbered(keys: Sequence[object]) -> list[int]:
+    numbers: dict[object, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def tie(network: CostNetwork, classes: Sequence[int]) -> CostNetwork:
+    """The network of one variable for each class: what all its members cost if they have one value.
+
+    >>> near = np.array([[0, 3], [3, 1]])
+    >>> ring = [CostTable(pair, near) for pair in ((0, 1), (1, 2), (0, 2))]
+    >>> tied = tie(CostNetwork((2, 2, 2), tuple(ring)), [0, 0, 1])
+    >>> tied.sizes, [(t.variables, t.costs.tolist()) for t in tied.tables]
+    ((2, 2), [((0,), [0, 1]), ((0, 1), [[0, 6], [6, 2]])])
+    """
+    counts: dict[tuple[int, tuple[int, ...]], int] = {}
+    arrays: dict[int, Costs] = {}
+    for table in network.tables:
+        key = id(table.costs), tuple(classes[v] for v in table.variables)
+        counts[key] = counts.get(key, 0) + 1
+        arrays[id(table.costs)] = table.costs
+    sizes = dict(zip(classes, network.sizes, strict=True))
+    known: dict[object, Costs] = {}
+    tables = []
+    for (at, variables), n in counts.items():
+        own = tuple(dict.fromkeys(variables))
+        places = tuple(own.index(v) for v in variables)
+        key = at, places, n
+        if key not in known:
+            known[key] = _times(np.einsum(arrays[at], places, range(len(own))), n)
+        tables.append(CostTable(own, known[key]))
+    return CostNetwork(tuple(sizes[k] for k in range(len(sizes))), tuple(tables))
+
+
+def _times(costs: Costs, n: int) -> Costs:
+    most = FORBIDDEN // n
+    return np.where(costs > most, FORBIDDEN, np.minimum(costs, most) * n).astype(np.int64)
