@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -213,9 +214,9 @@ class _Planning:
         if value in variables:
             own = variables[value]
             if pin is not None and value < 0:
-                only = np.full(len(domain), FORBIDDEN, dtype=np.int64)
-                only[number] = 0
-                found.append(CostTable((own,), only))
+                every = np.arange(len(domain))
+                key: object = "pin", len(domain), number
+                found.append(CostTable((own,), self._table(key, partial(_only, every, number))))
             if value >= 0:
                 found.append(self._between(maker, own, made, prices, None))
             for reader, place in readers:
@@ -238,9 +239,8 @@ class _Planning:
                 key = "finish", id(prices), id(made)
                 found.append(CostTable((maker,), self._table(key, lambda: rest[made])))
         if pin is not None and made is not None:
-            found.append(
-                CostTable((maker,), np.where(made == number, 0, FORBIDDEN).astype(np.int64))
-            )
+            key = "pin", id(made), number
+            found.append(CostTable((maker,), self._table(key, partial(_only, made, number))))
         return found
 
     def _finish_ps(
@@ -348,6 +348,11 @@ class _Planning:
             tuple(types[value] for value in graph.values if value >= 0), tuple(wanted), tuple(moves),
             tuple(inner), work, solution.cost, solution.bound, least, peak_bytes, later,
         )  # fmt: skip
+
+
+def _only(types: Ints, number: int | None) -> Costs:
+    """What choices cost of which one type is pinned: those of others are forbidden."""
+    return np.where(types == number, 0, FORBIDDEN).astype(np.int64)
 
 
 def _search(network: CostNetwork) -> Solution:

@@ -16,7 +16,7 @@ from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dim_of
-from redist.pgas.tiles.arranging import left_alone
+from redist.pgas.tiles.arranging import current_arranger, left_alone
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.tiled import T, tile_in
@@ -56,7 +56,7 @@ def _by_segments(a: T, b: T) -> T:
     """
     made = _type_by_segments(a.type, b.type) if a.comm == b.comm and a.memory is b.memory else None
     one, other = tile_in(a), tile_in(b)
-    if made is None or a.memory.on_device:
+    if made is None or a.memory.on_device or current_arranger() is not None:
         return matmul(as_plain(a), as_plain(b))
     if one is None or other is None:
         return a.new(made, None)

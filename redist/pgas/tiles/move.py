@@ -90,7 +90,10 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
 
 def as_plain(a: T) -> T:
     """**Collective.** An array whose dims have segments, cut evenly by the same axes; another as it is."""
-    return move(a, a._type.with_dims(a._type.dims)) if a._type.segments else a
+    if not a._type.segments:
+        return a
+    plain = a._type.with_dims(a._type.dims)
+    return move(a, plain) if current_arranger() is None else move_as_asked(a, plain)
 
 
 def move_as_asked(a: T, target: ArrayType) -> T:

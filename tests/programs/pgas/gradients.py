@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from examples import train_mlp, transformer
-from redist import RedistError, pgas
+from redist import ArrayType, Mesh, RedistError, pgas
 from tests.problems.smooth_programs import SmoothProgram, draw_program, slope_along
 from tests.programs.pgas.drawing import Draw, Values, xp
 from tests.programs.pgas.rounds import Check, names_of, run_checks
@@ -187,14 +187,9 @@ def examples(draw: Draw) -> str | None:
     x, y, *weights = train_mlp.values(24, (6, 8, 8, 3), "f8")
     want = train_mlp.gradients(np, x, y, *weights)
 
-    def loss(x: Any, y: Any, *weights: Any) -> Any:
-        for w in weights[:-1]:
-            x = xp.tanh(x @ w)
-        return xp.sum((x @ weights[-1] - y) ** 2) / x.shape[0]
-
     rows = [xp.asarray(one, type="{x}, {}") for one in (x, y)]
     given = [*rows, *map(xp.asarray, weights)]
-    for form in (xp.grad(loss, (2, 3, 4)), xp.program(loss).grad((2, 3, 4))):
+    for form in (xp.grad(train_mlp.loss, (2, 3, 4)), xp.program(train_mlp.loss).grad((2, 3, 4))):
         for g, w in zip(form(*given), want, strict=True):
             if not np.allclose(g.gather(), w, rtol=1e-13, atol=1e-13):
                 return f"{g.gather()}, not {w}"
@@ -285,9 +280,35 @@ def promises(draw: Draw) -> str | None:
     found = _checkpointed(x)
     if found:
         return found
+    found = _elsewhere(draw)
+    if found:
+        return found
     z = xp.asarray(values + 1j * values**2)
     g = xp.grad(lambda z: xp.sum(xp.real(z * z * z)))(z)
     return None if close(g, 3 * z.gather() ** 2) else "of complex numbers"
+
+
+def _elsewhere(draw: Draw) -> str | None:
+    """Of arrays that go to other ranks, and of dims with segments."""
+    n = draw.comm.size
+    values = np.linspace(0.1, 0.9, 8 * n).reshape(4 * n, 2)
+    x = xp.asarray(values)
+    mesh = Mesh({"x": n}, ranks=[*range(1, n), 0])
+    there = ArrayType.parse(f"f64[{4 * n}{{x}}, 2]", mesh)
+    g = xp.grad(lambda x: xp.sum(xp.sin((x * x).to(there))))(x)
+    if not np.allclose(g.gather(), 2 * values * np.cos(values**2), rtol=1e-12):
+        return "of an array that goes to other ranks"
+    fused = ArrayType.parse(f"f64[{2 * n}{{x}}+{2 * n}{{x}}, 2]", Mesh({"x": n}))
+    w = xp.asarray(values, mesh=fused.mesh).to(fused)
+    left = xp.asarray(values.T, mesh=fused.mesh)
+    for function, want in (
+        (lambda w: xp.sum(w * w), 2 * values),
+        (lambda w: xp.sum(left @ w), np.broadcast_to(values.sum(axis=1)[:, None], values.shape)),
+    ):
+        g = xp.grad(function)(w)
+        if not np.allclose(g.gather(), want, rtol=1e-12):
+            return f"of {w.type}: {g.gather()}"
+    return None
 
 
 def _checkpointed(x: Any) -> str | None:

@@ -29,7 +29,16 @@ from redist.pgas.tiles.reshape import reshape
 constant(empty_like, full_like, zeros_like, ones_like)
 
 
-@rule(move_as_asked, settled, Array.copy, copied, real_part)
+@rule(move_as_asked)
+def _move(owed: Owed) -> list[Any]:
+    """To another mesh: back to where the array was. On one mesh it is the same array."""
+    (x,) = owed.operands
+    if owed.y.mesh == x.mesh:
+        return [owed.g]
+    return [owed.whole.to(x.type.with_pending(None, ()))]
+
+
+@rule(settled, Array.copy, copied, real_part)
 def _same(owed: Owed) -> list[Any]:
     """An array has one meaning wherever it lies: so has its cotangent, which lies where a plan says."""
     return [owed.g]
