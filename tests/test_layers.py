@@ -22,8 +22,9 @@ PACKAGES: dict[str, str] = {
     "redist.runtime.cuda": "kernels transports",
     "redist.pgas": (
         "watch tiles spill elementwise indexing shapes reductions products ordering onesided ghosts "
-        "joins files foreign linalg fft random statistics programs"
+        "joins files foreign linalg fft random statistics gradients programs"
     ),
+    "redist.pgas.gradients": "rules",
     "redist.pgas.programs": "passes planning limited",
     "redist.measure": "contenders results",
     "redist.learn": "kernels near vectors cluster datasets metrics",

@@ -16,7 +16,12 @@ from redist.arrange.solving.conditioning import alike, improve_by_conditioning, 
 from redist.arrange.solving.elimination import eliminate
 from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.memory_limit import fit_memory
-from redist.arrange.solving.mini_buckets import BUCKET_CELLS, improve, solve_in_buckets
+from redist.arrange.solving.mini_buckets import (
+    BUCKET_CELLS,
+    bound_in_buckets,
+    improve,
+    solve_in_buckets,
+)
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.strategies import Answered, Ways, ask, least_time_ps, list_strategies
 from redist.arrange.tile_lives import live_rows
@@ -34,12 +39,10 @@ MOST_CORRECTIONS = 8
 MOST_COLUMNS, MOST_NODES = 5000, 100
 """Tangled networks of so few columns also go to an integer program, for this many nodes of its search. No
 clock ends it: all ranks must find the same."""
-MOST_SUMS, LEAST_CELLS = 2**28, 2**10
-"""Sums that are looked at for the bound of a tangled network: a second's worth; least cells of a bucket."""
+MOST_SUMS, LEAST_CELLS = 2**27, 2**10
+"""Sums that are looked at for the bound of a tangled network: half a second; least cells of a bucket."""
 REPEATED = 0.7
 """Layers repeat if there are so few kinds of variables for each variable."""
-MOST_CONDITIONED = 500
-"""Networks of so few variables are searched as they are: each try takes Python's time for all of them."""
 
 
 def plan_layouts(
@@ -356,23 +359,25 @@ def _only(types: Ints, number: int | None) -> Costs:
 
 
 def _search(network: CostNetwork) -> Solution:
-    """A choice by conditioning, and the bound of buckets; repeated layers first with one choice for all."""
+    """A choice by conditioning, and the bound of buckets; repeated layers have one choice for all."""
     cells = min(BUCKET_CELLS, max(LEAST_CELLS, MOST_SUMS // max(1, len(network.tables))))
-    whole = solve_in_buckets(network, cells)
     classes = alike(network)
-    found, n_classes = whole, 1 + max(classes, default=0)
-    if n_classes <= len(network.sizes) * REPEATED:
+    if 1 + max(classes, default=0) <= len(network.sizes) * REPEATED:
         tied = tie(network, classes)
-        short = eliminate(tied)
-        if short is None:
-            first = solve_in_buckets(tied)
-            short = improve_by_conditioning(tied, first.values)
+        short = eliminate(tied) or _search_all(tied, solve_in_buckets(tied))
         if short.cost < FORBIDDEN:
-            spread = improve(network, [short.values[one] for one in classes])
-            found = min(found, spread, key=lambda one: one.cost)
-    if len(network.sizes) <= MOST_CONDITIONED and found.cost < FORBIDDEN:
-        found = min(found, improve_by_conditioning(network, found.values), key=lambda one: one.cost)
-    return Solution(found.values, found.cost, min(found.cost, whole.bound))
+            found = improve(network, [short.values[one] for one in classes])
+            bound = bound_in_buckets(network, cells)
+            return Solution(found.values, found.cost, min(found.cost, max(bound, found.bound)))
+    return _search_all(network, solve_in_buckets(network, cells))
+
+
+def _search_all(network: CostNetwork, begin: Solution) -> Solution:
+    """The choice of buckets, made better if there is one; their bound."""
+    if begin.cost >= FORBIDDEN:
+        return begin
+    found = improve_by_conditioning(network, begin.values)
+    return Solution(found.values, found.cost, min(found.cost, begin.bound))
 
 
 def _solve_tangled(network: CostNetwork) -> Solution:

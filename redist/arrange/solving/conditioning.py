@@ -186,10 +186,10 @@ def tie(network: CostNetwork, classes: Sequence[int]) -> CostNetwork:
     for (at, variables), n in counts.items():
         own = tuple(dict.fromkeys(variables))
         places = tuple(own.index(v) for v in variables)
-        key = at, places, n
-        if key not in known:
-            known[key] = _times(np.einsum(arrays[at], places, range(len(own))), n)
-        tables.append(CostTable(own, known[key]))
+        kind = at, places, n
+        if kind not in known:
+            known[kind] = _times(np.einsum(arrays[at], places, range(len(own))), n)
+        tables.append(CostTable(own, known[kind]))
     return CostNetwork(tuple(sizes[k] for k in range(len(sizes))), tuple(tables))
 
 

@@ -161,6 +161,11 @@ class _InBuckets(Elimination):
         return tuple(values)
 
 
+def bound_in_buckets(network: CostNetwork, bucket_cells: int = BUCKET_CELLS) -> int:
+    """What no choice costs less than, without a choice."""
+    return _InBuckets(network, bucket_cells=bucket_cells).bound()
+
+
 def solve_in_buckets(network: CostNetwork, bucket_cells: int = BUCKET_CELLS) -> Solution:
     """A choice that no change of one variable improves, and a bound that no choice is below.
 

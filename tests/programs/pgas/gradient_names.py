@@ -92,6 +92,7 @@ LINALG_NAMES: dict[str, Callable[[Any], Any]] = {
     "eigh": lambda x: xp.linalg.eigh(_square(x)).eigenvectors ** 2,
     "matmul": lambda x: xp.linalg.matmul(x, _tall(x)),
     "matrix_power": lambda x: xp.linalg.matrix_power(_square(x), -2),
+    "eig": lambda x: _power(xp.linalg.eig(_square(x) + 0.3 * _square(x) ** 2).eigenvalues),
     "outer": lambda x: xp.linalg.outer(x[0], x[1]),
     "qr": lambda x: xp.linalg.qr(_tall(x)).R ** 2,
     "slogdet": lambda x: xp.linalg.slogdet(_square(x)).logabsdet,
@@ -155,15 +156,18 @@ WITHOUT = set(
     (
         "API_VERSIONS Array __array_api_version__ __array_namespace_info__ arange bitwise_and "
         "bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor bool "
-        "can_cast checkpoint column_names complex64 complex128 custom_gradient e empty eye fft "
-        "finfo float32 float64 from_function from_local grad iinfo inf int8 int16 int32 int64 "
-        "isdtype linalg linspace nan newaxis ones pi program random read_csv read_hdf5 read_npy "
-        "read_parquet read_zarr repeat_until result_type to_dask to_ray uint8 uint16 uint32 "
-        "uint64 value_and_grad write_csv write_npy write_parquet write_zarr zeros "
+        "broadcast_shapes can_cast checkpoint column_names complex64 complex128 custom_gradient e "
+        "empty eye fft finfo float32 float64 from_function from_local grad iinfo inf int8 int16 "
+        "int32 int64 isdtype linalg linspace nan newaxis ones pi program random read_csv "
+        "read_hdf5 read_npy read_parquet read_zarr repeat_until result_type to_dask to_ray uint8 "
+        "uint16 uint32 uint64 value_and_grad write_csv write_npy write_parquet write_zarr zeros "
     ).split()
 )
 """Names of what is given no real numbers, or gives no arrays."""
-LINALG_REFUSED = {"lstsq": lambda x: xp.linalg.lstsq(_tall(x), _tall(x)[:, 0])[0]}
+LINALG_REFUSED = {
+    "eigvals": lambda x: xp.linalg.eigvals(_square(x)),
+    "lstsq": lambda x: xp.linalg.lstsq(_tall(x), _tall(x)[:, 0])[0],
+}
 LINALG_CONSTANT = {"matrix_rank": lambda x: xp.linalg.matrix_rank(x)}
 FFT_WITHOUT = {"fftfreq", "rfftfreq"}
 

@@ -15,6 +15,7 @@ from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
 from redist.pgas.linalg.decompositions import (
     cholesky,
     det,
+    eig,
     eigh,
     eigvalsh,
     inv,
@@ -140,6 +141,16 @@ def _eigh(owed: Owed) -> list[Any]:
 def _eigvalsh(owed: Owed) -> list[Any]:
     v = eigh(_real(owed)).eigenvectors
     return [matmul(v * expand_dims(owed.whole, axis=-2), matrix_transpose(v))]
+
+
+@rule(eig)
+def _eig(owed: Owed) -> list[Any]:
+    """Eigenvalues change by the diagonal of ``V^-1 dA V``; eigenvectors have any length and phase."""
+    if owed.g.eigenvectors is not None:
+        raise owed.refuse("eigenvectors have no gradient here; that of eigenvalues is known")
+    v = owed.y.eigenvectors
+    row = expand_dims(full(owed.g.eigenvalues, v.shape[:-1]), axis=-2)
+    return [matmul(matrix_transpose(inv(v)) * row, matrix_transpose(v))]
 
 
 @rule(svdvals)
