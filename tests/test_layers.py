@@ -24,7 +24,6 @@ PACKAGES: dict[str, str] = {
         "watch tiles spill elementwise indexing shapes reductions products ordering onesided ghosts "
         "joins files foreign linalg fft random statistics gradients programs"
     ),
-    "redist.pgas.gradients": "rules",
     "redist.pgas.programs": "passes planning limited",
     "redist.measure": "contenders results",
     "redist.learn": "kernels near vectors cluster datasets metrics",

@@ -99,7 +99,8 @@ def gpt(draw: Draw) -> str | None:
     }
 
     def loss(xp: Any, inputs: Any, wanted: Any, w: Any) -> Any:
-        x = w["embed"][inputs] + w["place"]
+        rows = xp.take(w["embed"], xp.reshape(inputs, (-1,)), axis=0)
+        x = xp.reshape(rows, (*inputs.shape, width)) + w["place"]
         x = transformer.stack(xp, x, w["layers"])
         scores = xp.einsum("bsd,vd->bsv", x, w["embed"]) * 0.1
         scores = scores - xp.max(scores, axis=-1, keepdims=True)

@@ -13,6 +13,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.gradients.cotangents import full, unstretched
 from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
 from redist.pgas.indexing import dispatch
+from redist.pgas.indexing.adding import add_at
 from redist.pgas.methods import imaginary_part, real_part
 from redist.pgas.products.einsum import copied
 from redist.pgas.shapes.diagonals import diagonal, tril, triu
@@ -123,8 +124,6 @@ def _roll(g: Any, y: Any, x: Any, shift: Any, **options: Any) -> Any:
 
 @rule_of_one(repeat)
 def _repeat(g: Any, y: Any, x: Any, repeats: Any, *, axis: int | None = None) -> Any:
-    from redist.pgas.indexing.adding import add_at
-
     if isinstance(repeats, Array):
         repeats = repeats.gather()
     shape, dim = ((x.size,), 0) if axis is None else (x.shape, axis % x.ndim)
