@@ -140,7 +140,7 @@ def test_layers_that_are_alike_have_one_choice() -> None:
     assert len(set(classes)) < 20 and len({*classes[10:20]}) == 1
     tied = tie(network, classes)
     for _ in range(20):
-        choice = rng.integers(0, 5, len(tied.sizes))
+        choice = rng.integers(0, 5, len(tied.sizes)).tolist()
         assert tied.cost(choice) == network.cost([choice[one] for one in classes])
 
 

@@ -20,8 +20,8 @@ import numpy as np
 from redist.arrange.solving.elimination import Elimination
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 
-MOST_WORK = 2**30
-"""Sums that are looked at, all together: about five seconds of one core."""
+MOST_WORK = 2**29
+"""Sums that are looked at, all together: about three seconds of one core."""
 STEP_WORK = 2**25
 """Sums that one elimination may look at."""
 STEP_CELLS = 2**20

@@ -40,8 +40,11 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
 class Checkpointed:
     """A function whose calls are done again for its gradient."""
 
+    __name__: str
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self.__name__ = type(function).__name__
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **options: Any) -> Any:

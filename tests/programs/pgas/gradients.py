@@ -336,7 +336,7 @@ def _checkpointed(x: Any) -> str | None:
         xp.grad(lambda w, wrap=wrap: xp.sum(xp.grad(lambda w: loss(w, wrap))(w) ** 2))(w).gather()
         for wrap in (kept, again)
     ]
-    if not np.allclose(*second, rtol=1e-11):
+    if not np.allclose(second[0], second[1], rtol=1e-11):
         return "of the gradient of a checkpoint"
     n_tasks = [
         xp.program(lambda w, wrap=wrap: loss(w, wrap)).grad().graph(w).figures["tasks"]
