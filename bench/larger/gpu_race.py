@@ -30,7 +30,7 @@ from bench.report.figures import in_turn, met, quartiles, slowest_s
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
-from redist.runtime.cuda.transports.ipc import enough_cores, own_cores
+from redist.runtime.ranks.cores import enough_cores, own_cores
 from redist.text.units import format_bytes
 
 ALONE, LIMITED, ONE_BY_ONE, BY_HAND = "all there", "limited", "one at a time", "two buffers"

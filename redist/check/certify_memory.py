@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from redist.check.admission import check_admission
 from redist.check.memory_graphs import check_memory_graph
 from redist.errors import MemoryCheckError
 from redist.program.memory_graph import MemoryCertificate, MemoryGraph, Vertex
@@ -178,11 +182,17 @@ def _weights(graph: MemoryGraph, vertex: Vertex, place: int) -> tuple[int, int]:
     return takes + staging, gives + staging
 
 
-def certify_memory(graph: MemoryGraph, *, exact: bool = True) -> MemoryCertificate:
+def certify_memory(
+    graph: MemoryGraph,
+    *,
+    exact: bool = True,
+    admitted: Sequence[tuple[int, ...]] | None = None,
+) -> MemoryCertificate:
     """**Local.** What was shown: that no order of a memory graph exceeds a limit, and how near orders come.
 
     With ``exact`` the worst order is found by a minimum cut; without, the credits prove the limit alone, in
-    linear time. A graph that the checker rejects is ``refuted``, with the reason.
+    linear time. With the edges that are ``admitted``, it may also be run by admission within the same bounds.
+    A graph that the checker rejects is ``refuted``, with the reason.
 
     >>> from redist.program.memory_graph import Credit, MemoryPlace, Residency, Vertex
     >>> from redist.program.tasks import MemoryTask, MemoryTile, TaskList
@@ -209,4 +219,17 @@ def certify_memory(graph: MemoryGraph, *, exact: bool = True) -> MemoryCertifica
         )
         for bound, limit in zip(bounds, limits, strict=True):
             assert bound is None or limit is None or bound <= limit, "credits prove more than is so"
+    if admitted is not None:
+        method = "credits, minimum cut and admission" if exact else "credits and admission"
+        try:
+            check_admission(within_bounds(graph, bounds), admitted)
+        except MemoryCheckError as error:
+            nothing = (None,) * len(limits)
+            return MemoryCertificate("refuted", nothing, limits, False, method, str(error))
     return MemoryCertificate("proved", bounds, limits, exact, method)
+
+
+def within_bounds(graph: MemoryGraph, bounds: Sequence[int | None]) -> MemoryGraph:
+    """The graph with limits that are what was certified: who grants bytes may grant no more than these."""
+    pairs = zip(graph.places, bounds, strict=True)
+    return replace(graph, places=tuple(replace(one, limit_bytes=bound) for one, bound in pairs))

@@ -216,16 +216,16 @@ def check_memory_graph(graph: MemoryGraph) -> None:
     redist.errors.MemoryCheckError: vertex 0 of the memory graph is rejected: the limit of memory gives more
     than it has
     """
-    _check_numbers(graph)
+    check_numbers(graph)
     check_credits(graph)
     contents = ContentCheck(graph)
     for number, vertex in enumerate(graph.vertices):
         contents.check(number, vertex)
     contents.check_end()
-    _check_moves(graph)
+    check_moves(graph)
 
 
-def _check_numbers(graph: MemoryGraph) -> None:
+def check_numbers(graph: MemoryGraph) -> None:
     """Numbers name what there is, and edges point back, so that there is no circle."""
     n, n_places, n_tiles = len(graph.residencies), len(graph.places), len(graph.tasks.tiles)
     must(0 <= graph.n_given <= n, None, "more is given than there is")
@@ -252,7 +252,7 @@ def _check_numbers(graph: MemoryGraph) -> None:
             must(0 <= credit.place < n_places, number, f"there is no place {credit.place}")
 
 
-def _check_moves(graph: MemoryGraph) -> None:
+def check_moves(graph: MemoryGraph) -> None:
     """Every move has the one before it in the list among its edges."""
     tasks = graph.tasks.tasks
     at = {vertex.task: number for number, vertex in enumerate(graph.vertices)}

@@ -79,35 +79,6 @@ def _with_limit(
     return (*places[:at], changed, *places[at + 1 :])
 
 
-# The modelled time of a memory graph: lanes work side by side, each in the order of the list.
-
-
-def modelled_ps(graph: MemoryGraph) -> int:
-    """**Local.** When the last vertex ends; tasks and moves share a lane, loads and stores have one each.
-
-    >>> from redist.program.memory_graph import MemoryPlace
-    >>> from redist.program.tasks import MemoryTask, MemoryTile, TaskList
-    >>> tiles = (*(MemoryTile(8, begins=(1,), ends=(1,)) for _ in range(3)), MemoryTile(8, ends=(0,)))
-    >>> added = (MemoryTask(f"add {n}", (n,), updates=(3,), time_ps=100) for n in (1, 2))
-    >>> tasks = TaskList(tiles, (MemoryTask("copy", (0,), (3,), time_ps=100), *added))
-    >>> limits = 16, 24
-    >>> [modelled_ps(compile_memory(tasks, (MemoryPlace("memory", n), MemoryPlace("disk", None, 10000))))
-    ...  for n in limits]
-    [540, 380]
-    """
-    ends: list[int] = []
-    free = {"here": 0, "load": 0, "store": 0}
-    for number, vertex in enumerate(graph.vertices):
-        lane = graph.lane_of(number)
-        who = lane if lane in free else "here"
-        begin = max((ends[one] for one in vertex.before), default=0)
-        if lane != "now":
-            begin = max(begin, free[who])
-            free[who] = begin + graph.time_ps(number)
-        ends.append(begin + graph.time_ps(number))
-    return max(ends, default=0)
-
-
 # Turn events into a graph: what must be before what, and from whom each vertex has its bytes.
 #
 # Bytes come from the vertices that gave some back longest ago, so that a load may begin long before it is
@@ -307,10 +278,13 @@ class _Making:
         self.vertices.append(Vertex(kind, task, reads, updates, makes, ends, listed, credits))
 
 
-def compile_memory(listed: TaskList, places: Sequence[MemoryPlace]) -> MemoryGraph:
+def compile_memory(
+    listed: TaskList, places: Sequence[MemoryPlace], *, runs_ahead: bool = True
+) -> MemoryGraph:
     """**Local.** The memory graph of tasks that keeps the limit of every place in every order of it.
 
-    Tasks work in the first place; others are stores, each behind the one before. Raises
+    Tasks work in the first place; others are stores, each behind the one before. If it ``runs_ahead``, some
+    memory is left unused where that makes little more to load and store. Raises
     :class:`~redist.errors.NoPlanError` if a limit is too small; its ``least_bytes`` would do.
 
     >>> from redist.program.tasks import MemoryTask, MemoryTile
@@ -337,7 +311,7 @@ def compile_memory(listed: TaskList, places: Sequence[MemoryPlace]) -> MemoryGra
         )
     slack = 0 if limit is None else limit - least
     with _uncollected():
-        found = best_walk(listed, places, slack)
+        found = best_walk(listed, places, slack if runs_ahead else 0)
         if found is None:
             raise no_plan(listed, places)
         return give_credits(listed, places, found.events)

@@ -262,7 +262,7 @@ def _run_ahead(
     Every byte that is taken was given back so many bytes ago, so loads and stores need not wait for what
     runs now.
     """
-    if found.moved_bytes == 0:
+    if found.moved_bytes == 0 or not slack_bytes:
         return found
     order = [what for kind, what, _, _ in found.events if kind == "run"]
     dear = math.nextafter(1 + 1 / WORTH_IT, 2)

@@ -1,7 +1,8 @@
 """A program within a memory limit, as a value: what runs, loads, stores and frees, and after what.
 
 Whoever runs it may take any vertex whose ``before`` are done, in any order and several at once: bytes that a
-vertex takes were given back by vertices before it, its *credits*, so no order exceeds a limit.
+vertex takes were given back by vertices before it, its *credits*, so no order exceeds a limit. Whoever counts
+bytes itself may grant them by admission instead (:mod:`redist.offload.admission`), and needs no credits.
 """
 
 from __future__ import annotations
@@ -134,6 +135,33 @@ class MemoryGraph:
     def bytes_of(self, residency: int) -> int:
         """The bytes of a residency."""
         return self.tasks.tiles[self.residencies[residency].tile].size_bytes
+
+    def taken_bytes(self, vertex: int) -> dict[int, int]:
+        """By place, the bytes that a vertex takes when it begins: what it makes, and its task's staging."""
+        one = self.vertices[vertex]
+        return self._sums(one.makes, one.task)
+
+    def returned_bytes(self, vertex: int) -> dict[int, int]:
+        """By place, the bytes that a vertex gives back when it is done: what it ends, and staging."""
+        one = self.vertices[vertex]
+        return self._sums(one.ends, one.task)
+
+    def _sums(self, residencies: tuple[int, ...], task: int | None) -> dict[int, int]:
+        out: dict[int, int] = {}
+        for one in residencies:
+            place = self.residencies[one].place
+            out[place] = out.get(place, 0) + self.bytes_of(one)
+        if task is not None and self.tasks.tasks[task].staging_bytes:
+            out[0] = out.get(0, 0) + self.tasks.tasks[task].staging_bytes
+        return out
+
+    @property
+    def given_bytes(self) -> list[int]:
+        """By place, the bytes that are there at the beginning."""
+        out = [0] * len(self.places)
+        for one in range(self.n_given):
+            out[self.residencies[one].place] += self.bytes_of(one)
+        return out
 
     def lane_of(self, vertex: int) -> str:
         """Where a vertex waits: a task's lane, ``load``, ``store``, or ``now`` if it takes no time."""

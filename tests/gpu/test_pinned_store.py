@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.cuda.arrays import empty_on_device
 from redist.runtime.cuda.pinned_store import PinnedStore, SeparateMemory, launched
+from redist.runtime.lanes.loop import MOST_QUEUED
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
@@ -92,6 +95,7 @@ def test_three_levels_give_the_same_bits(cupy: Any, tmp_path: Path) -> None:
         sizes = [tile.size_bytes for tile in graph.tasks.tiles]
         tiles = tile_maker(sizes)
         policy = LanePolicy("random", number) if number % 3 else LanePolicy()
+        policy = replace(policy, admits=number % 2 == 0)
         pinned, disk = PinnedStore(2**16), SpillFile(tmp_path, cached=True)
         runner = GraphRunner(graph, work_of(graph.tasks), [pinned, disk], tiles, policy=policy)
         runner.reserve()
@@ -143,6 +147,67 @@ def test_what_kernels_take_on_the_way_is_never_a_tile(cupy: Any) -> None:
         for tile in (0, 2):
             assert held[tile, 0].values.tobytes() == want[tile].tobytes()
         store.close()
+
+
+class Launches:
+    """Counts tasks that were launched and have not been seen to end."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    def counted(self, one: TaskWork) -> TaskWork:
+        """The same task, counted."""
+
+        def start(*arrays: Any) -> Any:
+            under_way = one.function(*arrays)
+            self.now += 1
+            self.most = max(self.most, self.now)
+            wait = under_way.wait
+
+            def waited() -> Any:
+                self.now -= 1
+                return wait()
+
+            under_way.wait = waited
+            return under_way
+
+        return replace(one, function=start)
+
+
+def most_launched(cupy: Any, n: int, room: int, admits: bool) -> int:
+    """The most tasks of a chain that are under way at once, within memory for so many of their tiles."""
+    ends = MemoryTile(40, (0,)), MemoryTile(40, ends=(0,))
+    tiles = (ends[0], *(MemoryTile(40) for _ in range(n - 1)), ends[1])
+    tasks = TaskList(tiles, tuple(MemoryTask(f"{k}", (k,), (k + 1,)) for k in range(n)))
+    graph = compile_memory(tasks, (MemoryPlace("gpu", 40 * room),))
+    launches = Launches()
+    work = [launches.counted(one) for one in work_of(tasks)]
+    given = {(0, 0): cupy.asarray(first_values(tasks)[0])}
+    pretend.CURRENT[0].synchronize()
+    with cupy.cuda.Stream(non_blocking=True):
+        maker = tile_maker([40] * (n + 1))
+        runner = GraphRunner(graph, work, [], maker, policy=LanePolicy(admits=admits))
+        outcome = runner.run(given, checks=True, records=True)
+    assert outcome.held[n, 0].values.tobytes() == straight(tasks)[n].tobytes()
+    assert outcome.peak_bytes[0] <= 40 * room
+    spans = sorted(outcome.spans, key=lambda one: one.vertex)
+    assert all(a.end_s <= b.begin_s for a, b in pairwise(spans))
+    return launches.most
+
+
+class Slow(random.Random):
+    """Lets the pretended GPU do a piece of work in one of twenty asks."""
+
+    def randrange(self, *args: Any) -> int:
+        return int(self.random() < 0.05)
+
+
+def test_tasks_are_launched_ahead_of_the_gpu(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One behind the other while none has ended: eight at most, and no more than there is memory for."""
+    monkeypatch.setattr(pretend, "RNG", Slow(1))
+    assert {most_launched(cupy, 30, room, admits=False) for room in (2, 4, 40)} == {1}
+    ahead = {room: most_launched(cupy, 30, room, admits=True) for room in (2, 4, 40)}
+    assert ahead == {2: 1, 4: 3, 40: MOST_QUEUED}
 
 
 def test_pinned_memory_grows_where_no_hole_is_large_enough(cupy: Any) -> None:

@@ -2,7 +2,8 @@
 
 A vertex of a graph has ended when the GPU has done it, not when it was launched: so a copy need not wait for
 any stream, and memory that a vertex gave back is nobody's. For that tasks are :func:`launched`, and tiles
-come from :class:`SeparateMemory`, which no kernel uses for anything else.
+come from :class:`SeparateMemory`, which no kernel uses for anything else. Tasks alone may be launched behind
+tasks that have not ended, because one stream has them all in order.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class OnStream:
     """Work that a GPU was given: done when an event behind it has come. It holds what the work uses."""
 
     def __init__(self, event: Any, result: Any, *uses: Any) -> None:
-        self._event, self._result, self._uses = event, result, uses
+        self._event, self.made, self._uses = event, result, uses
 
     def is_done(self) -> bool:
         """**Local.** Whether the GPU has come to the event, or can never come: :meth:`wait` says which."""
@@ -48,11 +49,14 @@ class OnStream:
         """The result, once the GPU has come to the event."""
         self._event.synchronize()
         self._uses = ()
-        return self._result
+        return self.made
 
 
 def launched(function: Callable[..., Any], gives: bool = False) -> TaskWork:
-    """What a task does that launches kernels on the current stream: it ends when they have run."""
+    """What a task does that launches kernels on the current stream: it ends when they have run.
+
+    Tasks of one stream run one after another, so the next may be launched before this one has run.
+    """
 
     def start(*arrays: Any) -> OnStream:
         try:
@@ -62,7 +66,7 @@ def launched(function: Callable[..., Any], gives: bool = False) -> TaskWork:
             raise
         return OnStream(current_stream().record(), result)
 
-    return TaskWork(start, gives, starts=True)
+    return TaskWork(start, gives, starts=True, queues=True)
 
 
 class SeparateMemory:

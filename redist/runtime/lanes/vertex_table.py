@@ -8,6 +8,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from redist.errors import RequestError
+from redist.offload.admission import Admission, content_edges
+from redist.offload.clock import by_longest_path
 from redist.program.memory_graph import MemoryGraph, Vertex
 from redist.runtime.lanes.stores import TileStore
 
@@ -27,10 +29,14 @@ class LanePolicy:
     ``synchronous``   the next in the list of the graph; all by the calling thread, one at a time
     ``random``        any, by ``seed``: for tests
     ================ =============================================================================
+
+    If it ``admits``, memory is granted by :mod:`~redist.offload.admission`: what is ready may begin wherever
+    its bytes come from. Otherwise it waits for those who give it credits.
     """
 
     name: str = "longest path"
     seed: int = 0
+    admits: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in POLICIES:
@@ -47,46 +53,22 @@ class LanePolicy:
         return self.name == "synchronous"
 
     def ranks_of(self, graph: MemoryGraph, before: Sequence[Sequence[int]]) -> list[int]:
-        """A number for every vertex, no two alike: of those that are ready, the least comes first.
-
-        >>> from redist.program.tasks import MemoryTask, TaskList
-        >>> from redist.program.memory_graph import MemoryPlace, Vertex
-        >>> times = (1, 2, 5)
-        >>> tasks = TaskList((), tuple(MemoryTask(f"{t}", time_ps=t) for t in times))
-        >>> runs = Vertex("run", 0), Vertex("run", 1), Vertex("run", 2, before=(1,))
-        >>> graph = MemoryGraph(tasks, (MemoryPlace("memory"),), (), 0, runs)
-        >>> LanePolicy().ranks_of(graph, [one.before for one in runs])
-        [2, 0, 1]
-        """
-        n = len(graph.vertices)
+        """A number for every vertex, no two alike: of those that are ready, the least comes first."""
+        out = list(range(len(graph.vertices)))
         match self.name:
             case "random":
-                out = list(range(n))
                 Random(self.seed).shuffle(out)
-                return out
             case "longest path":
-                longest = longest_paths_ps(graph, before)
-                order = sorted(range(n), key=lambda number: (-longest[number], number))
-                out = [0] * n
-                for rank, number in enumerate(order):
-                    out[number] = rank
-                return out
-            case _:
-                return list(range(n))
+                out = by_longest_path(graph, before)
+        return out
 
 
-def longest_paths_ps(graph: MemoryGraph, before: Sequence[Sequence[int]]) -> list[int]:
-    """The modelled time of the longest way from every vertex to the end, itself included."""
-    after = [0] * len(graph.vertices)
-    for number in range(len(graph.vertices) - 1, -1, -1):
-        after[number] += graph.time_ps(number)
-        for one in before[number]:
-            after[one] = max(after[one], after[number])
-    return after
-
-
-HERE, LOAD, STORE, NOW = 0, 1, 2, 3
-"""Who does a vertex: the calling thread, a thread that loads or stores, or whoever made it ready."""
+RUNS, LOADS, STORES, STARTED_LOADS, STARTED_STORES, NOW = range(6)
+"""The queues in which vertices wait, each in an order of its own; what takes no time waits in none."""
+HERE, LOAD, STORE = range(3)
+"""Who serves them: the calling thread, threads that load, threads that store."""
+SERVED: tuple[tuple[int, ...], ...] = ((RUNS, STARTED_LOADS, STARTED_STORES), (LOADS,), (STORES,))
+SERVER = (HERE, LOAD, STORE, HERE, HERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +78,14 @@ class TaskWork:
     ``function`` is called with the tiles that the task reads, updates and makes, in this order; it fills
     those that it makes. If it ``gives``, those are not among the arguments: it returns the array that is
     made, or a tuple of several. If it ``starts``, it returns at once what is under way, with ``is_done()``
-    and ``wait()``; what it gives is then the result of ``wait()``.
+    and ``wait()``; what it gives is then the result of ``wait()``. If it ``queues``, too, what was started
+    first is done first, as by a stream of a GPU, and ``made`` of what is under way has what it will give.
     """
 
     function: Callable[..., Any]
     gives: bool = False
     starts: bool = False
+    queues: bool = False
 
 
 class VertexRow(NamedTuple):
@@ -117,6 +101,7 @@ class VertexRow(NamedTuple):
     gives: bool
     starts: bool
     lane: str
+    queues: bool
 
 
 class VertexTable:
@@ -135,19 +120,29 @@ class VertexTable:
                 f"{len(stores)} stores for {len(graph.places) - 1} places behind the first"
             )
         self.rows = [_row(graph, number, work, stores) for number in range(len(graph.vertices))]
-        before = with_moves_in_order(graph)
+        before = content_edges(graph) if policy.admits else with_moves_in_order(graph)
+        self.admission = Admission(graph) if policy.admits else None
+        """At the beginning of a run; each takes a copy."""
         self.n_before = [len(one) for one in before]
+        queues = policy.admits and not policy.is_synchronous
+        self.is_ahead = [queues and row.queues for row in self.rows]
+        """Whether a vertex may be started behind others that have been started, before those have ended."""
         self.after: list[list[int]] = [[] for _ in before]
+        self.behind: list[list[int]] = [[] for _ in before]
+        """By vertex those that wait until it has ended, and those that wait until it has been started."""
         for number, several in enumerate(before):
             for one in several:
-                self.after[one].append(number)
+                is_queued = self.is_ahead[one] and self.is_ahead[number]
+                (self.behind if is_queued else self.after)[one].append(number)
         self.ranks = policy.ranks_of(graph, before)
-        self.who = [_who(row, policy) for row in self.rows]
+        self.queue = [_queue(row, policy) for row in self.rows]
         self.by_rank = [0] * len(before)
         for number, rank in enumerate(self.ranks):
             self.by_rank[rank] = number
-        self.order = [[n for n, one in enumerate(self.who) if one == who] for who in range(3)]
-        """The vertices of each who, as listed."""
+        self.order: list[list[int]] = [[] for _ in range(NOW + 1)]
+        """The vertices of each queue, as listed."""
+        for number, queue in enumerate(self.queue):
+            self.order[queue].append(number)
 
 
 def with_moves_in_order(graph: MemoryGraph) -> list[tuple[int, ...]]:
@@ -162,28 +157,24 @@ def with_moves_in_order(graph: MemoryGraph) -> list[tuple[int, ...]]:
     return before
 
 
-def _who(row: VertexRow, policy: LanePolicy) -> int:
+def _queue(row: VertexRow, policy: LanePolicy) -> int:
     if row.kind in ("drop", "free"):
         return NOW
-    if row.kind == "run" or row.starts or policy.is_synchronous:
-        return HERE
-    return LOAD if row.kind == "load" else STORE
+    if row.kind == "run" or policy.is_synchronous:
+        return RUNS
+    if row.kind == "load":
+        return STARTED_LOADS if row.starts else LOADS
+    return STARTED_STORES if row.starts else STORES
 
 
 def _row(
     graph: MemoryGraph, number: int, work: Sequence[TaskWork], stores: Sequence[TileStore]
 ) -> VertexRow:
     vertex = graph.vertices[number]
-    takes = _bytes_by_place(graph, vertex.makes)
-    returns = _bytes_by_place(graph, vertex.ends)
-    function, gives, starts = None, False, False
+    function, gives, starts, queues = None, False, False, False
     if vertex.task is not None:
         one = work[vertex.task]
-        function, gives, starts = one.function, one.gives, one.starts
-        staging = graph.tasks.tasks[vertex.task].staging_bytes
-        if staging:
-            takes[0] = takes.get(0, 0) + staging
-            returns[0] = returns.get(0, 0) + staging
+        function, gives, starts, queues = one.function, one.gives, one.starts, one.queues
     elif vertex.kind in ("load", "store"):
         starts = stores[_far_place(graph, vertex) - 1].starts
     return VertexRow(
@@ -192,11 +183,12 @@ def _row(
         (*vertex.reads, *vertex.updates),
         vertex.makes,
         vertex.ends,
-        tuple(takes.items()),
-        tuple(returns.items()),
+        tuple(graph.taken_bytes(number).items()),
+        tuple(graph.returned_bytes(number).items()),
         gives,
         starts,
         graph.lane_of(number),
+        queues,
     )
 
 
@@ -204,11 +196,3 @@ def _far_place(graph: MemoryGraph, vertex: Vertex) -> int:
     return max(
         graph.residencies[one].place for one in (*vertex.reads, *vertex.updates, *vertex.makes)
     )
-
-
-def _bytes_by_place(graph: MemoryGraph, residencies: Sequence[int]) -> dict[int, int]:
-    out: dict[int, int] = {}
-    for one in residencies:
-        place = graph.residencies[one].place
-        out[place] = out.get(place, 0) + graph.bytes_of(one)
-    return out

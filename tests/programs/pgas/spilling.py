@@ -134,6 +134,11 @@ def streaming() -> str | None:
         return f"lanes {lanes}"
     if not np.array_equal(noted.result[0].gather(), want[0]) or "load" not in str(noted):
         return f"timeline {noted}"
+    waited_s = noted.waited_s(COMM.rank)
+    if not 0 <= waited_s <= noted.seconds or "for memory" not in str(noted):
+        return f"waited {waited_s} s of {noted.seconds}: {noted}"
+    if "lost waiting for memory" not in str(step.explain(x, several)):
+        return f"{step.explain(x, several)}"
     curve = [n_bytes for _, n_bytes in noted.memory[COMM.rank]]
     if not 0 < max(curve) <= (noted.limit_bytes or 0) or min(curve) < 0:
         return f"memory from {min(curve)} to {max(curve)}, limit {noted.limit_bytes}"
@@ -141,6 +146,33 @@ def streaming() -> str | None:
     away = [stored_tile(one) is not None for one in several]
     loads = program.fitted.graph.moved_bytes["load"]
     return None if any(away) and loads else f"{away}, {loads} bytes loaded"
+
+
+def staying() -> str | None:
+    """What leaves is needed later than what stays; inputs that are new in every call make no new plan."""
+    x, several = weights(1)[0], weights(12)
+    want = [one.gather() for one in layers(x, several)]
+    _, limit = tightly(layers, x, several, FOLDER)
+    limit += 5 * several[0].type.tile_bytes
+    step: Any = X.program(layouts="as written", limit=limit, spill=FOLDER)(layers)
+    plans = []
+    for _ in range(4):
+        got = step(x, several)
+        if not all(np.array_equal(a.gather(), b) for a, b in zip(got, want, strict=True)):
+            return "other values"
+        del got
+        (program,) = planned_within(step)
+        plans.append(program.fitted)
+        x = weights(1)[0]
+    if plans[-1] is not plans[-2]:
+        return "a new input makes a new plan in every call"
+    away = [stored_tile(one) is not None for one in several]
+    if True not in away or away != sorted(away):
+        return f"away {away}"
+    names = {(one.name, one.admits) for one in COMM.allgather(program.policy)}
+    if len(names) != 1 or not names <= {("longest path", True), ("synchronous", False)}:
+        return f"ranks run by {names}"
+    return None
 
 
 def progress() -> str | None:
@@ -216,7 +248,17 @@ def files() -> str | None:
 
 CHECKS = {
     check.__name__: check
-    for check in (eager_arrays, strides, stays, streaming, progress, contexts, no_disk, files)
+    for check in (
+        eager_arrays,
+        strides,
+        stays,
+        streaming,
+        staying,
+        progress,
+        contexts,
+        no_disk,
+        files,
+    )
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redist.check.certify_memory import certify_memory
+from redist.check.certify_memory import certify_memory, within_bounds
 from redist.errors import NoPlanError
 from redist.offload.compile import compile_memory
 from redist.program.memory_graph import MemoryGraph
@@ -35,6 +35,8 @@ POLICIES = [
     LanePolicy("in order"),
     LanePolicy("synchronous"),
     *(LanePolicy("random", seed) for seed in range(20)),
+    *(LanePolicy(name, admits=True) for name in ("longest path", "in order", "synchronous")),
+    *(LanePolicy("random", seed, True) for seed in range(20)),
 ]
 
 
@@ -77,7 +79,8 @@ def test_every_policy_gives_the_same_bits_within_the_certified_bytes(
             tiles = CountedTiles(graph.tasks)
             work = work_of(graph.tasks, rng, tiles, ran)
             n_threads = rng.choice((1, 1, 3))
-            runner = GraphRunner(graph, work, stores, tiles, policy=policy, n_threads=n_threads)
+            granted = within_bounds(graph, bounds) if policy.admits else graph
+            runner = GraphRunner(granted, work, stores, tiles, policy=policy, n_threads=n_threads)
             for _ in range(2):
                 given = give(graph, stores)
                 outcome = runner.run(given, checks=True)
@@ -104,7 +107,10 @@ def test_every_policy_gives_the_same_bits_within_the_certified_bytes(
 def test_a_fixed_order_and_delays_change_nothing(tmp_path: Path) -> None:
     rng = random.Random(3)
     for graph in graphs(5, 2)[: sample(2, of=30)]:
-        for policy in (LanePolicy(), LanePolicy("in order"), LanePolicy("synchronous")):
+        names = "longest path", "in order", "synchronous"
+        for policy in [
+            LanePolicy(name, admits=admits) for name in names for admits in (False, True)
+        ]:
             stores = stores_for(2, tmp_path, rng, 2e-4)
             tiles = CountedTiles(graph.tasks)
             work = work_of(graph.tasks, rng, tiles)

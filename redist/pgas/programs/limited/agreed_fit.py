@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redist.errors import NoPlanError
@@ -211,6 +211,8 @@ class AgreedFit:
     fitter: CutFitter
     peaks: MovePeaks
     far: FarPlaces
+    passing: set[int] = field(default_factory=set)
+    """Arguments that are another array in every call."""
 
     @property
     def memory(self) -> TileMemory:
@@ -219,7 +221,13 @@ class AgreedFit:
 
     def arguments(self, arrays: Sequence[Tiled]) -> list[ArgumentTile]:
         """**Local.** The tiles that this rank has of the arguments."""
-        return argument_tiles(arrays, self.fitter.captured, self.far)
+        tiles = argument_tiles(arrays, self.fitter.captured, self.far)
+        return [replace(one, is_new=one.number in self.passing) for one in tiles]
+
+    def note_new(self, arrays: Sequence[Tiled], away: Mapping[int, int]) -> None:
+        """**Local.** Note which arguments were put ``away`` for an earlier call, and are in memory now."""
+        here = [one.number for one in self.arguments(arrays) if not one.place]
+        self.passing.update(number for number in here if number in away)
 
     def held_elsewhere(self, arrays: Sequence[Tiled]) -> int:
         """**Local.** What global arrays hold that are no arguments."""

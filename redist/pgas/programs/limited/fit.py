@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from redist.check.certify_memory import certify_memory
 from redist.errors import NoPlanError
+from redist.offload.admission import content_edges
+from redist.offload.clock import ClockedRun, clock
 from redist.offload.compile import compile_memory, least_memory
 from redist.pgas.ghosts.tape import COLLECTIVE, Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
@@ -22,7 +25,7 @@ from redist.pgas.programs.limited.places import (
     ArgumentTile,
     FarPlaces,
     as_memory_tile,
-    largest_first,
+    leaving_order,
     needed_in_memory,
 )
 from redist.pgas.programs.prepare import MoveEnds
@@ -38,6 +41,10 @@ MOST_BLOCKS = 512
 """A memory is cut into no more blocks."""
 MOST_TASKS = 20_000
 """A program is cut into no more tasks."""
+LEAST_TRIED, MOST_TRIED, TRIED_TASKS = 2, 8, 8_000
+"""So many ways to put arguments away are compared: fewer where they would have more tasks together."""
+AS_QUICK = 1 / 64
+"""Of ways that take no more than this part longer than the quickest, that is taken which puts least away."""
 
 
 @dataclass(slots=True)
@@ -140,6 +147,8 @@ class FittedProgram:
     away: Mapping[int, int]
     fitter: MemoryFitter
     """The tasks of the graph, on whole tiles or on blocks."""
+    clocked: ClockedRun
+    """What a run takes by the clock."""
 
     @property
     def bound_bytes(self) -> int:
@@ -239,23 +248,60 @@ class MemoryFitter:
         budget_bytes: int,
         far: FarPlaces,
     ) -> FittedProgram:
-        """**Local.** The graph that keeps a budget, with as few arguments put away as will do.
+        """**Local.** The graph that keeps a budget and takes the least modelled time.
 
-        Raises :class:`~redist.errors.NoPlanError` with the least budget.
+        What stays in memory need not be loaded, but leaves less room to load others before they are needed.
+        So several numbers of arguments to put away are compared by the clock, between as few as will do and
+        all of them. Raises :class:`~redist.errors.NoPlanError` with the least budget.
         """
-        listed, away = self.list_for(arguments, peaks, budget_bytes, far)
         name = "GPU" if far.on_device else "memory"
         used: dict[int, int] = {}
         for one in arguments:
             if one.place:
                 used[one.place] = used.get(one.place, 0) + self.sizes.get(one.memory, 0)
         places = (MemoryPlace(name, max(0, budget_bytes)), *far.places(used))
-        graph = compile_memory(listed, places)
+        tasks = self.tasks_for(peaks)
+        few = self._fewest(arguments, tasks, budget_bytes, far)
+        graph = compile_memory(self._listed(arguments, tasks, few), places)
         if budget_bytes < 0:  # a program that needs nothing
             raise NoPlanError("cannot keep a limit that other arrays exceed", 0)
-        certificate = certify_memory(graph)
+        found = [(clock(graph), graph, few)]
+        for away, runs_ahead in self._others(arguments, few, far):
+            try:
+                graph = compile_memory(
+                    self._listed(arguments, tasks, away), places, runs_ahead=runs_ahead
+                )
+            except NoPlanError:  # a store with a limit
+                continue
+            found.append((clock(graph), graph, away))
+        enough = min(one.time_ps for one, *_ in found) * (1 + AS_QUICK)
+        clocked, graph, away = min(
+            (one for one in found if one[0].time_ps <= enough),
+            key=lambda one: (len(one[2]), sum(one[1].moved_bytes.values())),
+        )
+        certificate = certify_memory(graph, admitted=content_edges(graph))
         assert certificate.verdict == "proved", certificate
-        return FittedProgram(graph, certificate, away, self)
+        return FittedProgram(graph, certificate, away, self, clocked)
+
+    def _others(
+        self, arguments: Sequence[ArgumentTile], few: Mapping[int, int], far: FarPlaces
+    ) -> Iterator[tuple[dict[int, int], bool]]:
+        """**Local.** What else could be put away, and whether memory is left unused to run ahead.
+
+        All that are worth it, then halfway to as few as will do, and halfway again.
+        """
+        known = self._put_away_already(arguments, far)
+        worth, _ = self._leaving(arguments, far)
+        leaving = [one.number for one in worth if one.number not in known]
+        fewest, most = len([one for one in leaving if one in few]), len(leaving)
+        if not few or any(one not in known and one not in leaving for one in few):
+            return  # nothing has to leave, or all that is worth it leaves in any case
+        counts = [*dict.fromkeys(fewest + ((most - fewest) >> halved) for halved in range(4))]
+        tried = [(n, True) for n in counts if n > fewest] + [(n, False) for n in counts]
+        n_tasks = len(self.listed.tasks)
+        n_tried = max(LEAST_TRIED, min(MOST_TRIED, TRIED_TASKS // max(1, n_tasks)))
+        for n, runs_ahead in tried[: n_tried - 1]:
+            yield {**known, **dict.fromkeys(leaving[:n], far.leave_to)}, runs_ahead
 
     def list_for(
         self,
@@ -265,11 +311,21 @@ class MemoryFitter:
         far: FarPlaces,
     ) -> tuple[TaskList, dict[int, int]]:
         """**Local.** The tasks, with arguments put away until a budget does or none is left; which, where."""
-        away = {one.number: one.place for one in arguments if one.place}
-        cut = [one for one in arguments if one.memory in self.argument_blocks and not one.place]
-        away |= {one.number: far.leave_to for one in cut}
-        listed = TaskList(self.tiles_for(arguments, away), self.tasks_for(peaks))
-        for one in largest_first(arguments) if far.leave_to else ():
+        tasks = self.tasks_for(peaks)
+        away = self._fewest(arguments, tasks, budget_bytes, far)
+        return self._listed(arguments, tasks, away), away
+
+    def _fewest(
+        self,
+        arguments: Sequence[ArgumentTile],
+        tasks: tuple[MemoryTask, ...],
+        budget_bytes: int,
+        far: FarPlaces,
+    ) -> dict[int, int]:
+        """**Local.** As few arguments as a budget makes leave; all that may if it is too small."""
+        away = self._put_away_already(arguments, far)
+        listed = self._listed(arguments, tasks, away)
+        for one in chain(*self._leaving(arguments, far)):
             # Where something streams, the next shall be loaded while the one before is worked on.
             streamed = (t.size_bytes for t in listed.tiles if t.begins and 0 not in t.begins)
             if least_memory(listed)[0] + max(streamed, default=0) <= budget_bytes:
@@ -277,4 +333,32 @@ class MemoryFitter:
             if one.number not in away:
                 away[one.number] = far.leave_to
                 listed = replace(listed, tiles=self.tiles_for(arguments, away))
-        return listed, away
+        return away
+
+    def _put_away_already(
+        self, arguments: Sequence[ArgumentTile], far: FarPlaces
+    ) -> dict[int, int]:
+        """**Local.** Those that lie in a store, and those of which the tasks take blocks."""
+        away = {one.number: one.place for one in arguments if one.place}
+        cut = [one for one in arguments if one.memory in self.argument_blocks and not one.place]
+        return away | {one.number: far.leave_to for one in cut}
+
+    def _leaving(
+        self, arguments: Sequence[ArgumentTile], far: FarPlaces
+    ) -> tuple[list[ArgumentTile], list[ArgumentTile]]:
+        """**Local.** The arguments that may leave memory: those that should, and those that can."""
+        if not far.leave_to:
+            return [], []
+        first_use: dict[int, int] = {}
+        for at, task in enumerate(self.listed.tasks):
+            for memory in (*task.reads, *task.writes):
+                first_use.setdefault(memory, at)
+        return leaving_order(arguments, first_use)
+
+    def _listed(
+        self,
+        arguments: Sequence[ArgumentTile],
+        tasks: tuple[MemoryTask, ...],
+        away: Mapping[int, int],
+    ) -> TaskList:
+        return TaskList(self.tiles_for(arguments, away), tasks)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from redist.check.certify_memory import within_bounds
 from redist.errors import NoPlanError, RequestError, SpillError
 from redist.graph.nodes import ProgramGraph
 from redist.graph.program_plan import ProgramPlan
-from redist.offload.compile import modelled_ps
+from redist.offload.clock import CrowdedNode
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.ghosts.traffic import Exchanger
 from redist.pgas.memory import GRAIN
@@ -38,6 +39,7 @@ from redist.pgas.spill.spill_store import HOST, SpillStore, StoredTile, store_fo
 from redist.pgas.tiles.tiled import Tiled, held_by, hold, hold_stored
 from redist.pgas.watch.seam import plan_move
 from redist.plan.rates import device_costs
+from redist.program.memory_graph import MemoryGraph
 from redist.runtime.cuda.arrays import current_stream
 from redist.runtime.lanes.loop import LaneSpan, nothing
 from redist.runtime.lanes.run_graph import GraphOutcome, GraphRunner, make_together, run_together
@@ -45,10 +47,14 @@ from redist.runtime.lanes.stores import TileStore
 from redist.runtime.lanes.vertex_table import LanePolicy
 from redist.runtime.ranks.agreement import gather_answers, raise_unless_agreed
 from redist.runtime.ranks.collectives import all_fit
+from redist.runtime.ranks.cores import own_cores
 from redist.runtime.ranks.waiting import TIMEOUT_S
-from redist.runtime.ranks.world import Comm
+from redist.runtime.ranks.world import Comm, world_of
 from redist.text.progress import Progress
 
+BESIDE, ONE_BY_ONE = LanePolicy(admits=True), LanePolicy("synchronous")
+N_THREADS = 4
+"""So many threads load, and as many store: copies overtake each other, and a disk does several at once."""
 LINE_S = 1.0
 """Where there is no terminal, a line says so often how far a run has come."""
 
@@ -164,7 +170,7 @@ class LimitedProgram(Compiled):
             make_program_plan(graph, self.decided),
             certificate=fitted.certificate,
             least_bytes=least,
-            time_ps=modelled_ps(fitted.graph),
+            time_ps=fitted.clocked.time_ps,
             peak_bytes=fitted.bound_bytes,
             unlimited_bytes=self._unlimited_bytes,
             loaded_bytes=moved["load"],
@@ -197,6 +203,8 @@ class LimitedProgram(Compiled):
         if all_fit(self.comm, self.still_fits(arrays)):
             assert self.fitted is not None
             return self.fitted
+        if self.fitted is not None:
+            self.agreed.note_new(arrays, self.fitted.away)
         with self.limit.planning(self.name, self.comm.rank == 0, progress):
             fitted, peaks, limits = self.agreed.choose_plans(arrays)
             self.fitted = self._runner = None
@@ -228,6 +236,8 @@ class LimitedProgram(Compiled):
             for task, n_bytes in zip(tasks, fitter.staging(peaks), strict=True)
         ]
 
+        policy = self._choose_policy(fitted.graph)
+
         def make() -> GraphRunner:
             there = [one for array in arrays if (one := stored_tile(array)) is not None]
             self._stores = self.agreed.far.open(len(fitted.graph.places) - 1, there)
@@ -236,9 +246,43 @@ class LimitedProgram(Compiled):
                     store = self._stores[place - 1]
                     assert isinstance(store, SpillStore)
                     put_away(arrays[number], store)
-            return GraphRunner(fitted.graph, work, self._stores, self._values.make_tile)
+            # Admission grants what was certified, so that no order holds more than the bound.
+            graph = within_bounds(fitted.graph, fitted.certificate.bound_bytes)
+            return GraphRunner(
+                graph,
+                work,
+                self._stores,
+                self._values.make_tile,
+                policy=policy,
+                n_threads=N_THREADS,
+            )
 
         self._runner = make_together(self.comm, make)
+
+    @property
+    def policy(self) -> LanePolicy:
+        """How its calls run, once it was fitted."""
+        assert self._runner is not None
+        return self._runner.policy
+
+    def _choose_policy(self, graph: MemoryGraph) -> LanePolicy:
+        """**Collective.** Whether to copy beside the work or one at a time, the same on all ranks.
+
+        It is asked once for each plan, by the rank that works longest, that which copies longest, and the
+        node with the fewest cores for its ranks.
+        """
+        world = world_of(self.comm)
+        cores = world.gather_on_node(own_cores())
+        copies = [n for n, one in enumerate(graph.vertices) if one.kind in ("load", "store")]
+        work_ps = sum(task.time_ps for task in graph.tasks.tasks)
+        copies_ps = sum(graph.time_ps(number) for number in copies)
+        n_cores = len(frozenset().union(*cores)) or len(cores)
+        mine = [work_ps, copies_ps, len(copies), 1000 * len(cores) // n_cores]
+        work_ps, copies_ps, n_copies, crowd = most_of(self.comm, mine)
+        node = CrowdedNode(crowd, 1000)
+        if self._on_device or node.overlaps(work_ps, copies_ps, n_copies):
+            return BESIDE
+        return ONE_BY_ONE
 
     # Running
 

@@ -131,6 +131,8 @@ class ArgumentTile:
     may_leave: bool
     outer_dim: int | None = None
     """The dim along which blocks of it lie in one piece; None if there is none."""
+    is_new: bool = False
+    """Whether it is in memory although it was put away for an earlier call: calls bring another array."""
 
 
 def argument_tiles(
@@ -198,7 +200,38 @@ def state_of(arguments: Sequence[ArgumentTile]) -> tuple[tuple[int, int], ...]:
     return tuple((one.place, one.size_bytes) for one in arguments)
 
 
-def largest_first(arguments: Collection[ArgumentTile]) -> list[ArgumentTile]:
-    """Those in memory that may be put away, the largest first."""
+SMALL = 64
+"""What takes less than one of this many parts of the largest hardly makes room."""
+
+
+def leaving_order(
+    arguments: Collection[ArgumentTile], first_use: Mapping[int, int]
+) -> tuple[list[ArgumentTile], list[ArgumentTile]]:
+    """Those in memory that may be put away: those that are worth it, and those that leave if they must.
+
+    First leaves what is needed last, because it has longest to come back. What the first task needs would be
+    waited for, what is small makes no room, and what is another array in every call would have to be put away
+    in every call: these leave when all others have, the largest of them first. ``first_use`` has for every
+    memory the first task that needs it.
+
+    >>> sizes = (640, 640, 1, 640, 640)
+    >>> tiles = [ArgumentTile(n, n, size, size, 0, True, None, n == 4) for n, size in enumerate(sizes)]
+    >>> [[one.number for one in some] for some in leaving_order(tiles, {0: 3, 1: 8, 2: 9, 3: 0, 4: 2})]
+    [[1, 0], [3, 4, 2]]
+    """
     found = [one for one in arguments if one.may_leave and not one.place]
-    return sorted(found, key=lambda one: (-one.size_bytes, one.number))
+    most = max((one.size_bytes for one in found), default=0)
+    never = max(first_use.values(), default=0) + 1
+
+    def use(one: ArgumentTile) -> int:
+        return first_use.get(one.memory, never)
+
+    def is_worth_it(one: ArgumentTile) -> bool:
+        return not one.is_new and use(one) > 0 and one.size_bytes * SMALL >= most
+
+    worth = [one for one in found if is_worth_it(one)]
+    others = [one for one in found if not is_worth_it(one)]
+    return (
+        sorted(worth, key=lambda one: (-use(one), one.number)),
+        sorted(others, key=lambda one: (-one.size_bytes, one.number)),
+    )

@@ -9,7 +9,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from redist.draw.lanes import Lane, LaneBar, draw_lanes
-from redist.offload.compile import modelled_ps
 from redist.pgas.programs.limited.fit import FittedProgram
 from redist.program.memory_graph import MemoryGraph
 from redist.runtime.lanes.loop import LaneSpan
@@ -21,6 +20,7 @@ from redist.text.units import format_bytes, format_seconds, format_time
 
 
 LANES = ("compute", "moves", "load", "store")
+COPIES = ("load", "store")
 CURVE = 40
 """The height of the curve of a rank's memory."""
 MEMORY = "#8d99a6"
@@ -36,6 +36,23 @@ def busy_s(spans: Iterable[LaneSpan]) -> dict[str, float]:
     for span in spans:
         out[span.lane] = out.get(span.lane, 0.0) + span.end_s - span.begin_s
     return out
+
+
+def covered_s(intervals: Iterable[tuple[float, float]]) -> float:
+    """The time within intervals, once where they overlap.
+
+    >>> covered_s([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    4.0
+    """
+    total, reached = 0.0, 0.0
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
 
 
 def live_bytes(graph: MemoryGraph, spans: Iterable[LaneSpan]) -> tuple[tuple[float, int], ...]:
@@ -102,14 +119,16 @@ class NamedSpan:
 class RunTimeline:
     """A run of a program within a limit: ``print`` gives a table, :meth:`svg` a picture; ``result`` is its.
 
-    ``ranks`` has for every rank what ran on its lanes: ``compute``, ``moves``, ``load`` and ``store``;
-    ``memory`` when the bytes that its plan counts changed, and what they were from then on.
+    ``ranks`` has for every rank what ran on its lanes: ``compute``, ``moves``, ``load`` and ``store``; while
+    the first two did nothing and something was loaded or stored, it was ``waiting``. ``memory`` has when the
+    bytes that its plan counts changed, and what they were from then on.
 
     >>> spans = NamedSpan("compute", "matmul (a.py:3)", 0, 2.0), NamedSpan("load", "load w", 0.5, 1.5)
     >>> print(RunTimeline((spans,)))
     rank  lane     times  busy   of the run  longest
     0     compute  1      2 s    100 %       matmul (a.py:3), 2 s
     0     load     1      1 s    50 %        load w, 1 s
+    0     waiting         0 s    0 %         for memory
     >>> picture = RunTimeline((spans,), memory=(((0.0, 64), (1.5, 32)),), limit_bytes=128).svg()
     >>> [text in picture for text in ("rank 0 load", "load w, 1 s", "64 B at most", "of 128 B")]
     [True, True, True, True]
@@ -129,6 +148,12 @@ class RunTimeline:
         """How long a lane of a rank worked."""
         return sum(one.end_s - one.begin_s for one in self.ranks[rank] if one.lane == lane)
 
+    def waited_s(self, rank: int) -> float:
+        """The time that a rank lost waiting for memory: it did nothing else while it loaded or stored."""
+        copies = [(s.begin_s, s.end_s) for s in self.ranks[rank] if s.lane in COPIES]
+        work = [(s.begin_s, s.end_s) for s in self.ranks[rank] if s.lane not in COPIES]
+        return covered_s([*copies, *work]) - covered_s(work)
+
     def __str__(self) -> str:
         rows = [("rank", "lane", "times", "busy", "of the run", "longest")]
         for rank, spans in enumerate(self.ranks):
@@ -138,10 +163,14 @@ class RunTimeline:
                     continue
                 longest = max(here, key=lambda one: one.end_s - one.begin_s)
                 busy = self.busy_s(rank, lane)
-                share = f"{busy / max(self.seconds, 1e-12):.0%}".replace("%", " %")
+                share = _percent(busy / max(self.seconds, 1e-12))
                 took = format_seconds(longest.end_s - longest.begin_s)
                 words = f"{longest.what}, {took}"
                 rows.append((str(rank), lane, str(len(here)), format_seconds(busy), share, words))
+            if any(one.lane in COPIES for one in spans):
+                waited = self.waited_s(rank)
+                share = _percent(waited / max(self.seconds, 1e-12))
+                rows.append((str(rank), "waiting", "", format_seconds(waited), share, "for memory"))
         return "\n".join(table(rows, left=range(6), gap="  "))
 
     def svg(self, file: str | os.PathLike[str] | None = None) -> str:
@@ -213,7 +242,8 @@ def memory_lines(
         f"other arrays: at most {format_bytes(fitted.bound_bytes)}, {shown.verdict} for {shown.scope} "
         f"({shown.method})",
         f"least      limit={least_bytes} ({format_bytes(least_bytes, round_up=True)}) would do",
-        f"modelled   {format_time(modelled_ps(graph))}, {format_time(alone)} without a limit",
+        f"modelled   {format_time(fitted.clocked.time_ps)}, {format_time(alone)} without a limit; "
+        f"{_percent(fitted.clocked.waited_share)} lost waiting for memory",
     ]
     if fitted.away:
         several = len(fitted.away) > 1

@@ -6,8 +6,7 @@ GPUs of a node are joined so where all its ranks can; a carrier joins those of d
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
@@ -23,6 +22,7 @@ from redist.runtime.cuda.transports.opened_memory import (
     MOST_OPENED,
     OpenedMemory,
 )
+from redist.runtime.ranks.cores import enough_cores, own_cores
 from redist.runtime.ranks.world import World, world_of
 
 _DEVICE_TO_HOST = 2
@@ -176,20 +176,6 @@ class Peers(NoPeers):
                 self._runtime.eventDestroy(event)
         self._opened.clear()
         self._events.clear()
-
-
-def own_cores() -> frozenset[int]:
-    """**Local.** The cores on which this rank may run; none where the system does not tell."""
-    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
-
-
-def enough_cores(of_ranks: Sequence[frozenset[int]]) -> bool:
-    """Whether there is a core for each of some ranks, given those on which each may run.
-
-    >>> enough_cores([frozenset({0}), frozenset({1})]), enough_cores([frozenset({0, 1})] * 3)
-    (True, False)
-    """
-    return len(frozenset().union(*of_ranks)) >= len(of_ranks)
 
 
 def _event() -> Any:
