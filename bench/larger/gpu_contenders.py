@@ -10,7 +10,8 @@ import numpy as np
 from bench.larger.blocks import N_NUMBERS, fill
 from bench.larger.gpu_stacks import F32, GpuStack, StackKernels, bytes_of_shape
 from bench.report.figures import timed
-from redist.check.certify_memory import certify_memory
+from redist.check.certify_memory import certify_memory, within_bounds
+from redist.offload.admission import content_edges
 from redist.offload.compile import compile_memory, least_memory
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import TaskList
@@ -166,9 +167,12 @@ def limited(values: StackOnGpu, graph: MemoryGraph, policy: str, awake: bool) ->
 
         return launched(function)
 
+    admits = policy == "longest path"  # as programs run
+    bounds = certify_memory(graph, admitted=content_edges(graph)).bound_bytes
     runner = GraphRunner(
-        graph, [work(one) for one in stack.functions()], [values.store], tiles,
-        policy=LanePolicy(policy),
+        within_bounds(graph, bounds) if admits else graph,
+        [work(one) for one in stack.functions()], [values.store], tiles,
+        policy=LanePolicy(policy, admits=admits),
     )  # fmt: skip
     given = {(number, 1): space for number, space in enumerate(values.spaces)}
     stream = values.cupy.cuda.Stream(non_blocking=True)

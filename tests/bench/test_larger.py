@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 
 from bench.__main__ import main
-from bench.larger import blocks_race, gpu_race, race
+from bench.larger import blocks_race, gpu_program, gpu_race, order_race, race
 from bench.larger.race import LayerChain
 from bench.problems.judge import WrongPlanError
 from tests.fakes import eager_cupy, pretended_cupy
 from tests.programs.launch import alone, default_mpi, one_worker
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_larger_measures_every_policy_within_every_limit(
@@ -31,6 +34,23 @@ def test_larger_measures_every_policy_within_every_limit(
     assert [row["vertices"] for row in loop["rows"]] == [101, 100, 150]
     assert "GB/s" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+
+
+def test_a_free_order_is_measured_beside_fixed_lanes(capsys: pytest.CaptureFixture[str]) -> None:
+    (table,) = order_race.run(tiles=8, layers=2, task_ms=0.5, repeat=2)
+    programs = list(dict.fromkeys(row[:3] for row in table.rows))
+    assert len(programs) == 8 and len(table.rows) == 4 * len(programs)
+    assert [row[3] for row in table.rows[:4]] == list(order_race.WAYS)
+    aimed = [row for row in table.rows if row[table.columns.index("aim")] is not None]
+    assert len(aimed) == 4 and all(row[3] == order_race.FREE_ADMITTED for row in aimed)
+    of_alone = table.columns.index("of computing alone")
+    assert all(float(row[of_alone] or 0) >= 1.0 for row in table.rows)
+
+
+def test_order_takes_no_result_on_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_race, "straight", lambda tasks: {len(tasks.tiles) - 1: b"other"})
+    with pytest.raises(WrongPlanError, match="other bits"):
+        order_race.run(tiles=4, layers=1, task_ms=0.1, repeat=1)
 
 
 def found_by_ranks() -> dict[str, Any]:
@@ -69,7 +89,7 @@ def test_blocks_are_measured_on_ranks(tmp_path: Path, capsys: pytest.CaptureFixt
         assert main(["larger", "blocks", *words, *more]) == 0
     (table,) = json.loads(stored.read_text())["reports"][0]["tables"]
     ways = [row["way"] for row in table["rows"]]
-    assert ways == ["unlimited", "event-driven", "fixed order", "one at a time"]
+    assert ways == ["unlimited", "as chosen", "event-driven", "fixed order", "one at a time"]
     assert "proved for every order" in capsys.readouterr().out
 
 
@@ -85,6 +105,27 @@ def test_stacks_on_a_gpu_give_one_result(monkeypatch: pytest.MonkeyPatch) -> Non
     want = [(name, way) for name in ("GEMM chain", "transformer blocks") for way in ways]
     assert [row[1:3] for row in table.rows] == want
     assert table.columns[6] == "limited / way"
+
+
+BY_NUMPY = """
+from tests.fakes import numpy_cupy
+numpy_cupy.install()
+from bench.larger import gpu_program
+gpu_program.wait_for_gpu = lambda: None
+(table,) = gpu_program.table(gpu_program.measure([6, 8, 256, 512], repeat=1))
+assert not table.is_wrong
+print(table)
+"""
+
+
+def test_a_program_on_a_gpu_is_measured_by_every_way() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BY_NUMPY], cwd=ROOT, capture_output=True, text=True
+    )
+    assert not done.returncode, done.stderr[-2000:]
+    for way in ("all there", *gpu_program.POLICIES, gpu_program.FEW, gpu_program.BEFORE):
+        assert done.stdout.count(f"  {way}  ") == 2
+    assert "waiting for memory" in done.stdout and "proved for every order" in done.stdout
 
 
 def test_larger_takes_no_result_on_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
