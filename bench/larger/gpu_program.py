@@ -101,32 +101,28 @@ def measure(sizes: list[int], repeat: int, spill: str = "host") -> dict[str, Any
     peak = pgas.program(limit=2**50, spill=spill)(stack).plan(*given).peak_bytes
     found = []
     for share in SHARES:
-        gc.collect()
-        ways: dict[str, Callable[[], Any]] = {ALONE: lambda: alone(*given)}
-        programs: dict[str, LimitedProgram] = {}
-        kept: list[Any] = []
         for plan in (CHOSEN, FEW):
+            gc.collect()
             others = (
                 DEVICE.live_bytes
-            )  # the limit counts all arrays: those of other programs come on top
+            )  # the limit counts all arrays: those of ``alone`` come on top
             fresh = arrays(*sizes)
             n_tried = fit.MOST_TRIED if plan == CHOSEN else 1
             with patch.multiple(fit, LEAST_TRIED=min(2, n_tried), MOST_TRIED=n_tried):
                 within, own = planned(spill, others + int(share * peak), fresh)
-                within.run(own)  # puts arguments away, so that the next plan finds room
-            kept.append(fresh)
-            programs[plan] = within
+                within.run(own)  # puts arguments away
+            ways: dict[str, Callable[[], Any]] = {ALONE: lambda: alone(*given)}
             if plan == CHOSEN:
-                for name, policy in POLICIES.items():
-                    ways[name] = _way(within, own, policy)
+                ways |= {name: _way(within, own, policy) for name, policy in POLICIES.items()}
             else:
-                ways[FEW], ways[BEFORE] = _way(within, own, None), _way(within, own, LanePolicy())
-        worst = max(error_of(to_host(way().tile), want) for way in ways.values())
-        times = in_turn(ways, repeat, lambda way: timed(lambda: _done(way))[0])
-        about = {plan: _about(one, ways[plan]) for plan, one in programs.items()}
-        say(f"larger: {share:.0%}: {about}")
-        found.append({"share": share, "times": times, "about": about, "wrong": bool(worst > ERROR)})
-        del ways, programs, kept, within, own, fresh
+                ways |= {FEW: _way(within, own, None), BEFORE: _way(within, own, LanePolicy())}
+            worst = max(error_of(to_host(way().tile), want) for way in ways.values())
+            times = in_turn(ways, repeat, lambda way: timed(lambda: _done(way))[0])
+            about = _about(within, ways[plan])
+            say(f"larger: {share:.0%}: {about}")
+            row = {"share": share, "plan": plan, "times": times, "about": about}
+            found.append({**row, "wrong": bool(worst > ERROR)})
+            del ways, within, own, fresh
     return {"sizes": sizes, "peak_bytes": peak, "rows": found}
 
 
@@ -167,18 +163,26 @@ def table(data: Mapping[str, Any]) -> Tables:
     """Every way beside all weights there, and how many times as fast as it programs are."""
     lines: list[Row] = []
     notes: list[str] = []
-    for row in data["rows"]:
-        times = {name: np.array(one) for name, one in row["times"].items()}
-        notes += [f"{row['share']:.0%}, {plan}: {about}" for plan, about in row["about"].items()]
-        for name, one in times.items():
+    for share in SHARES:
+        ways: dict[str, Any] = {}
+        of_alone: dict[str, Any] = {}
+        for row in data["rows"]:
+            if row["share"] != share:
+                continue
+            notes.append(f"{share:.0%}, {row['plan']}: {row['about']}")
+            times = {name: np.array(one) for name, one in row["times"].items()}
+            ways = times | ways  # all there: of the first
+            of_alone = {name: one / times[ALONE] for name, one in times.items()} | of_alone
+        chosen = float(np.median(of_alone[CHOSEN]))
+        for name, one in ways.items():
             low, middle, high = quartiles(list(1e3 * one))
-            gain = None if name == CHOSEN else float(np.median(one / times[CHOSEN]))
-            aimed = name == FIXED and row["share"] == SHARES[0]
+            gain = None if name == CHOSEN else float(np.median(of_alone[name])) / chosen
+            aimed = name == FIXED and share == SHARES[0]
             lines.append(
                 {
-                    "memory": f"{row['share']:.0%}", "way": name, "ms": middle,
+                    "memory": f"{share:.0%}", "way": name, "ms": middle,
                     "quartiles": f"{low:.1f}-{high:.1f}",
-                    "of all there": float(np.median(one / times[ALONE])),
+                    "of all there": float(np.median(of_alone[name])),
                     "way / programs": gain, "aim": FREE_AIM if aimed else None,
                     "reached": met(gain >= FREE_AIM) if aimed and gain is not None else None,
                 }
