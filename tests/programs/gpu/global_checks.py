@@ -159,7 +159,7 @@ def foreign(draw: OnGpu) -> str | None:
     if "cuda:0" not in text or "6." not in text:
         return f"it prints as {text}"
     names = pgas.__array_namespace_info__().devices()
-    return None if names[:2] == ["cpu", "cuda:0"] else f"devices are {names}"
+    return None if names[:2] == ("cpu", "cuda:0") else f"devices are {names}"
 
 
 def reduces(draw: OnGpu) -> str | None:

@@ -75,7 +75,12 @@ def mlp(draw: Draw) -> str | None:
 
     ours = [xp.asarray(one, type="{x}, {}") for one in (x, y)]
     got = trained(
-        xp, lambda w: loss(xp, *ours, w), [*map(xp.asarray, weights)], 30, 0.2, xp.value_and_grad
+        xp,
+        lambda w: loss(xp, ours[0], ours[1], w),
+        [*map(xp.asarray, weights)],
+        30,
+        0.2,
+        xp.value_and_grad,
     )
     want = trained(
         jnp, lambda w: loss(jnp, x, y, w), [*map(jnp.asarray, weights)], 30, 0.2, jax.value_and_grad
@@ -111,7 +116,7 @@ def gpt(draw: Draw) -> str | None:
     inputs, wanted = tokens[:, :-1], tokens[:, 1:]
     ours = [xp.asarray(one, type="{x}, {}") for one in (inputs, wanted)]
     held = jax.tree.map(xp.asarray, weights)
-    both = xp.program(lambda w: xp.value_and_grad(lambda w: loss(xp, *ours, w))(w))
+    both = xp.program(lambda w: xp.value_and_grad(lambda w: loss(xp, ours[0], ours[1], w))(w))
     got = trained(xp, None, held, 12, 0.3, lambda _: both)
     want = trained(
         jnp, lambda w: loss(jnp, inputs, wanted, w), jax.tree.map(jnp.asarray, weights), 12, 0.3,

@@ -36,6 +36,7 @@ ELSEWHERE = {
     "tracing": ["gather", "to"],
     "joins": ["ein"],
     "manipulation": ["broadcast_shapes"],
+    "gradients": ["checkpoint", "custom_gradient", "grad", "stop_gradient", "value_and_grad"],
     "reading": ["column_names", "read_csv", "read_npy"],
     "reading_parquet": ["read_parquet"],
     "chunk_files": ["read_zarr", "read_hdf5", "write_zarr"],
