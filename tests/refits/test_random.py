@@ -123,8 +123,6 @@ def mutant(rng: random.Random, moves: Moves, plan: redist.RefitPlan) -> Moves:
     match rng.choice(
         ("out", "twice", "from", "to", "shorter", "longer", "fewer", "step", "sender")
     ):
-        case "out":
-            return np.delete(moves, k)
         case "twice":
             return np.append(moves, moves[k])
         case "from":
@@ -139,10 +137,12 @@ def mutant(rng: random.Random, moves: Moves, plan: redist.RefitPlan) -> Moves:
             run["count"] -= 1
         case "step" if run["count"] > 1:
             run[rng.choice(("step", "there_step"))] += rng.choice((-1, 1, 2))
-        case _:
+        case "sender":
             others = [r for r in plan.source.ranks if r in plan.source.types[
                 plan.source.stored[run["there"]]].mesh.ranks]  # fmt: skip
             run["sender"] = rng.choice(others)
+        case _:
+            return np.delete(moves, k)
     return out
 
 

@@ -45,3 +45,18 @@ def test_an_engine_outlives_its_trainer(transport: str, commit: str) -> None:
     done = run("refits", 4, "kill", transport, commit)
     assert done.statuses == (-9, 0, 0, 0), f"{done.statuses}\n{done.output}"
     assert done.output.count("kept after") == 2, done.output
+
+
+ENGINES = [
+    pytest.param(transport, commit, marks=() if (transport, commit) == ("vote", "copy") else MORE)
+    for transport in ("ipc", "far", "messages", "early", "vote")
+    for commit in ("copy", "swap", "in place")
+    if (transport, commit) not in (("early", "swap"), ("early", "in place"), ("vote", "in place"))
+]
+
+
+@pytest.mark.parametrize(("transport", "commit"), ENGINES)
+def test_an_engine_outlives_another(transport: str, commit: str) -> None:
+    done = run("refits", 4, "kill", transport, commit, "engine")
+    assert done.statuses == (0, 0, 0, -9), f"{done.statuses}\n{done.output}"
+    assert done.output.count("kept after") == 1, done.output

@@ -217,9 +217,10 @@ class BoundRefit:
         try:
             answers = self._ranks.vote((version, failed is None))
             missing = sum(answer != (version, True) for answer in answers)
-        except BaseException:
+        except BaseException as problem:
             if failed is None:
-                raise
+                with self._ranks.operation():  # so that nobody goes on with these ranks
+                    raise problem
         if failed is not None:
             raise failed
         if missing:

@@ -10,7 +10,7 @@ import numpy as np
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.runtime.copies.addresses import Addresses, address_of
-from redist.runtime.refit.arrival import SWAP, Arrival, Handover, check_commit
+from redist.runtime.refit.arrival import IN_PLACE, SWAP, Arrival, Handover, check_commit
 from redist.runtime.refit.copies import check_casts
 from redist.runtime.refit.near import Near, NodeRounds, Shown, memory_of, shown
 from redist.runtime.refit.program import Buffers, Compiler, Dtypes, Program, Runs, Ways
@@ -90,6 +90,8 @@ class Mover:
             _check_transport(transport)
             check_commit(commit)
             self._take(send, receive)
+            if commit == IN_PLACE:
+                self._check_apart()
             shares = self.ranks.shares and transport != MESSAGES
             self.arrival = Arrival(self.target, commit, self._dtypes, shares)
             if shares:
@@ -140,6 +142,31 @@ class Mover:
             for k, other in np.unique(runs[[source, target]]).tolist():
                 ends = self.source.types[k].dtype, self.target.types[other].dtype
                 check_casts(self.source.names[k], *ends, self.on_gpu)
+
+    def _check_apart(self) -> None:
+        """**Local.** Raise if weights would arrive in what is still to be sent."""
+        sources = sorted(self.source.tiles.items(), key=lambda one: one[1].address)
+        begins = np.array([tile.address for _, tile in sources], np.int64)
+        reach = np.maximum.accumulate([tile.address + tile.n_bytes for _, tile in sources] or [0])
+        for m, tile in self.target.tiles.items():
+            before = int(np.searchsorted(begins, tile.address + tile.n_bytes))
+            if not before or reach[before - 1] <= tile.address:
+                continue
+            for k, source in sources[:before]:
+                if source.address + source.n_bytes > tile.address and not self._stays(k, m):
+                    raise RequestError(
+                        f"cannot bind with commit='in place': target tile {self.target.names[m]!r} lies in "
+                        f"memory of source tile {self.source.names[k]!r}; give memory of its own, or take "
+                        "commit='copy'"
+                    )
+
+    def _stays(self, k: int, m: int) -> bool:
+        """**Local.** Whether a target tile is a source tile and gets nothing else."""
+        runs = self._receives[self._receives["tensor"] == m]
+        own = (runs["peer"] == self.ranks.rank) & (runs["there"] == k)
+        alike = (runs["offset"] == runs["there_offset"]) & (runs["step"] == runs["there_step"])
+        begins = self.source.tiles[k].address, self.target.tiles[m].address
+        return bool((own & alike).all()) and begins[0] == begins[1]
 
     def join(self, bindings: Sequence[Binding]) -> str | None:
         """**Collective.** Prepare what all ranks bind; why that cannot be done."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+import redist
 from redist.errors import PeerError, RequestError, TransferError
 from redist.runtime.refit import program as compiled
 from redist.runtime.refit.bind import bind
@@ -139,6 +140,34 @@ def wrong_tiles(comm: MPI.Comm, n: int) -> str | None:
     with bind(plan, *tiles, comm=comm) as refit:
         go(refit, tiles[0], 1)
     return wrong or differs(tiles[1], plan.wanted(rank, 1)) or None
+
+
+def one_memory(comm: MPI.Comm, n: int) -> str | None:
+    """Tiles of both sides in one memory: nothing arrives in place in what is to be sent."""
+    rank, size = comm.rank, comm.size
+    rows = redist.Weights({"w": f"f32[{2 * size}{{x}}, 3]"}, redist.Mesh(x=size))
+    turned = redist.Mesh({"x": size}, ranks=[*range(1, size), 0])
+    next_rows = redist.Weights({"w": f"f32[{2 * size}{{x}}, 3]"}, turned)
+    whole = np.arange(6 * size, dtype="f4").reshape(2 * size, 3)
+    for side, stays in ((rows, True), (next_rows, size == 1)):
+        plan = redist.refit(rows, side)
+        own = {"w": whole[2 * rank : 2 * rank + 2].copy()}
+        wrong = None
+        if not stays:
+            wrong = refused(
+                comm, "target tile 'w' lies in memory of source tile 'w'",
+                lambda: bind(plan, own, own, comm=comm, commit="in place"),  # noqa: B023
+            )  # fmt: skip
+        for commit in ("copy", "swap", "in place") if stays else ("copy", "swap"):
+            mine = {"w": own["w"].copy()}
+            with bind(plan, mine, mine, comm=comm, commit=commit) as refit:
+                refit.send(1)
+                at = rank if stays else (rank - 1) % size
+                good = np.array_equal(refit.tiles["w"], whole[2 * at : 2 * at + 2])
+            wrong = wrong or (None if good else f"{commit}, {stays}: other rows")
+        if wrong is not None:
+            return wrong
+    return None
 
 
 def wrong_versions(comm: MPI.Comm, n: int) -> str | None:
@@ -271,6 +300,7 @@ def without_tiles(comm: MPI.Comm, n: int) -> str | None:
 EVERY: dict[str, Check] = {
     "random plans": random_plans,
     "wrong tiles": wrong_tiles,
+    "one memory": one_memory,
     "wrong versions": wrong_versions,
     "a rank that fails": failing,
     "ranks without tiles": without_tiles,

@@ -1,7 +1,8 @@
 """Refits over process groups: random plans by memory and by messages, and trainers that die.
 
-``kill ipc copy`` and the like end the first rank in the middle of a refit, by SIGKILL. With ``messages``
-ranks hear of it by memory that they share; with ``far`` they share none; with ``early`` it dies before.
+``kill ipc copy`` and the like end the first rank, which trains, in the middle of a refit, by SIGKILL;
+``kill ipc copy engine`` ends the last one, which serves. With ``messages`` ranks hear of it by memory that they
+share; with ``far`` they share none; with ``early`` it dies before, with ``vote`` when all has arrived.
 Tensors lie on a GPU if ``REDIST_TEST_DEVICE`` says ``cuda``.
 """
 
@@ -137,20 +138,21 @@ def die() -> None:
 
 
 def kill() -> None:
-    """The first rank, which trains, dies in the middle of a refit: the others keep what they have."""
+    """A rank dies in the middle of a refit: the others that serve keep what they have."""
     transport, commit = sys.argv[2:4]
     if transport in ("far", "early"):  # as between hosts
         SharedMemory.join = lambda ranks: None  # type: ignore[method-assign]
     rank, size = dist.get_rank(), dist.get_world_size()
+    dying = size - 1 if sys.argv[4:] == ["engine"] else 0
     plan = small_refit(size // 2, size - size // 2)
     given = tensors(plan, plan.sending(rank, 1), True)
     got = tensors(plan, plan.receiving(rank), False)
-    how = transport if transport == "ipc" else "messages"
+    how = "ipc" if transport in ("ipc", "vote") else "messages"
     refit = bind(plan, given, got, transport=how, commit=commit, timeout_s=TIMEOUT_S)
     go(refit, given, 1)
     for name, values in tensors(plan, plan.sending(rank, 2), True).items():
         given[name].copy_(values)
-    if rank == 0:
+    if rank == dying:
         for tensor in given.values():  # what arrives of this must never be served
             tensor.fill_(7)
         ranks: Any = refit._ranks
@@ -165,6 +167,8 @@ def kill() -> None:
             ranks.gather = gathered
         elif transport == "early":
             die()
+        elif transport == "vote":
+            ranks.vote = lambda value: die()
         else:
             exchange, calls = ranks._ranks.exchange, [0]
 
