@@ -43,23 +43,25 @@ def boxes_of(weights: Weights) -> Boxes:
     tensors = {name: held.shapes[name] for name in sorted(held.shapes)}
     of_tensor = {name: k for k, name in enumerate(tensors)}
     n_dims = max([1, *map(len, tensors.values())])
-    known: dict[int, NDArray[np.void]] = {}
-    parts = []
+    placed: dict[
+        int, list[tuple[int, int, int, int]]
+    ] = {}  # by tile: buffer, tensor, base, itemsize
     for name, entries in held.named.items():
+        tensor = of_tensor[name]
         for seat, stored in entries:
             one = held.seats[seat]
-            text = weights.stored[stored]
-            ranks, bases = held.ranks[one.ranks], held.bases[one.bases]
-            for rank, base, tile in zip(
-                ranks.tolist(), bases.tolist(), held.patterns[one.pattern].tolist(), strict=True
-            ):
-                if tile not in known:
-                    known[tile] = _rows(held.tiles[tile], n_dims)
-                rows = known[tile].copy()
-                rows["buffer"], rows["tensor"] = number[rank, text], of_tensor[name]
-                rows["offset"] += base
-                rows["itemsize"] = one.dtype.itemsize
-                parts.append(rows)
+            text, itemsize = weights.stored[stored], one.dtype.itemsize
+            columns = held.ranks[one.ranks], held.bases[one.bases], held.patterns[one.pattern]
+            for rank, base, tile in zip(*(column.tolist() for column in columns), strict=True):
+                placed.setdefault(tile, []).append((number[rank, text], tensor, base, itemsize))
+    parts = []
+    for tile, where in placed.items():
+        own = _rows(held.tiles[tile], n_dims)
+        rows = np.tile(own, len(where))
+        table = np.repeat(np.array(where, dtype=np.int64), len(own), axis=0).T
+        rows["buffer"], rows["tensor"], rows["itemsize"] = table[0], table[1], table[3]
+        rows["offset"] += table[2]
+        parts.append(rows)
     rows = np.concatenate(parts) if parts else np.zeros(0, box_dtype(n_dims))
     return Boxes(
         tensors, [name for _, name, _ in buffers], np.array([rank for rank, _, _ in buffers], dtype=np.int64),

@@ -6,17 +6,15 @@ Stored arrays are built from named ones by NumPy, and tiles are cut out index by
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.problems.segments import KINDS, Dim, holds, random_layout
+from tests.problems.segments import KINDS, holds, random_layout
 
 Array = NDArray[Any]
 PADDING = 0
@@ -132,7 +130,7 @@ def random_refit(seed: int, n_weights: int = 50, alike: int = 1) -> Refit:
     ``alike`` layers at a time differ in their values alone.
     """
     rng = random.Random(f"refit {seed}")
-    n_ranks = rng.choice((1, 2, 3, 4, 6, 8))
+    n_ranks = rng.choices((1, 2, 3, 4, 6, 8), (2, 4, 4, 4, 1, 1))[0]
     last = 0
     source, target = Side(), Side()
     meshes = _meshes(rng, n_ranks), _meshes(rng, n_ranks)
@@ -148,15 +146,21 @@ def random_refit(seed: int, n_weights: int = 50, alike: int = 1) -> Refit:
 
     while named < n_weights:
         width = rng.choice((2, 4, 8)) if last < 2**15 else 4
-        state = rng.getstate()
         unit = f"u{number}"
         number += 1
-        for layer in range(alike):  # the same draws make the same forms and layouts
+        state = rng.getstate()
+        chosen: list[tuple[int, list[_Cut]]] = []
+        for layer in range(alike):  # the same draws make the same forms
             rng.setstate(state)
             forms = rng.choice(UNITS)(rng, f"{unit}.{layer}", new)
-            for side, where in ((source, meshes[0]), (target, meshes[1])):
-                for name, (rule, whole) in rng.choice(forms).items():
-                    _lay(rng, side, where, name, whole)
+            if not layer:
+                for where in meshes:
+                    form = rng.randrange(len(forms))
+                    stored = forms[form].values()
+                    chosen.append((form, [_cut(rng, where, whole) for _, whole in stored]))
+            for side, (form, cuts) in zip((source, target), chosen, strict=True):
+                for (name, (rule, whole)), cut in zip(forms[form].items(), cuts, strict=True):
+                    _lay(side, name, whole, cut)
                     if rule and not layer:
                         side.rules.append(rule.replace(f"{unit}.0.", f"{unit}.*."))
     lacking = _lacking(source, target)
@@ -180,8 +184,12 @@ def _meshes(rng: random.Random, n: int) -> list[tuple[dict[str, int], list[int]]
     return found
 
 
-def _lay(rng: random.Random, side: Side, meshes: Sequence[Any], name: str, whole: Array) -> None:
-    """Cut an array into tiles of a random layout."""
+_Cut = tuple[str, str, list[tuple[int, Any]]]
+"""A type, its mesh, and for every rank what it has, for NumPy."""
+
+
+def _cut(rng: random.Random, meshes: Sequence[Any], whole: Array) -> _Cut:
+    """A random layout of an array."""
     axes, ranks = rng.choice(meshes)
     kind = rng.choice(("plain", "plain", "plain", *KINDS))
     where = ",".join(f"{a}={n}" for a, n in axes.items()) + "@" + ";".join(map(str, ranks))
@@ -189,30 +197,24 @@ def _lay(rng: random.Random, side: Side, meshes: Sequence[Any], name: str, whole
         where = f"x=1@{ranks[0]}"
     dtype = SHORT[whole.itemsize]
     if whole.ndim == 0:
-        side.types[name] = (f"{dtype}[]", where)
-        side.tiles |= {(rank, name): whole.copy() for rank in ranks}
-        return
+        return f"{dtype}[]", where, [(rank, ()) for rank in ranks]
     layout = random_layout(rng, whole.shape, axes, kind, False)
-    side.types[name] = (layout.text(dtype), where)
-    for rank, index in zip(
-        ranks, _indices(layout.dims, whole.shape, tuple(axes.items())), strict=True
-    ):
-        side.tiles[rank, name] = np.ascontiguousarray(whole[index])
+    sizes, held = list(axes.values()), []
+    for device, rank in enumerate(ranks):
+        at = dict(zip(axes, (int(c) for c in np.unravel_index(device, sizes)), strict=True))
+        index = [
+            [i for i in range(n) if holds(dim, i, at, axes)]
+            for dim, n in zip(layout.dims, whole.shape, strict=True)
+        ]
+        held.append((rank, np.ix_(*index)))
+    return layout.text(dtype), where, held
 
 
-@lru_cache(maxsize=512)
-def _indices(
-    dims: tuple[Dim, ...], shape: tuple[int, ...], axes: tuple[tuple[str, int], ...]
-) -> list[Any]:
-    """What every device has, for NumPy."""
-    found, sizes = [], dict(axes)
-    for device in range(math.prod(sizes.values())):
-        place = np.unravel_index(device, list(sizes.values()))
-        at = dict(zip(sizes, map(int, place), strict=True))
-        found.append(np.ix_(*(
-            [i for i in range(n) if holds(dim, i, at, sizes)] for dim, n in zip(dims, shape, strict=True)
-        )))  # fmt: skip
-    return found
+def _lay(side: Side, name: str, whole: Array, cut: _Cut) -> None:
+    """Cut an array into tiles."""
+    text, where, held = cut
+    side.types[name] = (text, where)
+    side.tiles |= {(rank, name): np.array(whole[index], order="C") for rank, index in held}
 
 
 def _lacking(source: Side, target: Side) -> int:

@@ -1,8 +1,8 @@
 """Refits over process groups: random plans by memory and by messages, and trainers that die.
 
 ``kill ipc copy`` and the like end the first rank, which trains, in the middle of a refit, by SIGKILL;
-``kill ipc copy engine`` ends the last one, which serves. With ``messages`` ranks hear of it by memory that they
-share; with ``far`` they share none; with ``early`` it dies before, with ``vote`` when all has arrived.
+``kill ipc copy engine`` ends the last one, which serves. With ``messages`` ranks hear of it by memory that
+they share; with ``far`` they share none; with ``early`` it dies before, with ``vote`` when all has arrived.
 Tensors lie on a GPU if ``REDIST_TEST_DEVICE`` says ``cuda``.
 """
 
