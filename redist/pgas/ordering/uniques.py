@@ -13,7 +13,6 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.cuts import EvenCut
 from redist.layout.tiles import Ints, grid
-from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.ordering.sorting import merge_runs
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import left_alone
@@ -52,7 +51,6 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-@in_f32
 @left_alone
 @takes_array
 @in_memory
@@ -61,7 +59,6 @@ def unique_values(x: T, /) -> T:
     return _count(x).values
 
 
-@in_f32
 @left_alone
 @takes_array
 @in_memory
@@ -70,7 +67,6 @@ def unique_counts(x: Tiled, /) -> UniqueCounts:
     return _count(x)
 
 
-@in_f32
 @left_alone
 @takes_array
 @in_memory
@@ -80,7 +76,6 @@ def unique_inverse(x: Tiled, /) -> UniqueInverse:
     return UniqueInverse(values, inverse)
 
 
-@in_f32
 @left_alone
 @takes_array
 @in_memory

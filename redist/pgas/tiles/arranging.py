@@ -144,7 +144,6 @@ def asked(function: F) -> F:
             return function(*args, **options)
         return arranger.call(*call_of(function, args, options))
 
-    called.calls = function  # type: ignore[attr-defined]
     return called  # type: ignore[return-value]
 
 
@@ -158,7 +157,6 @@ def left_alone(function: F) -> F:
             return function(*args, **options)
         return arranger.call(*call_of(function, args, options, fixed=True))
 
-    called.calls = function  # type: ignore[attr-defined]
     return called  # type: ignore[return-value]
 
 
