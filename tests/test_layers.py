@@ -43,7 +43,7 @@ FACADES = {
     ("redist.refits.weights", "redist.refits.held"),
     ("redist.refits.weights", "redist.refits.manifest"),
     ("redist.refits.weights", "redist.refits.sources"),
-    ("redist.refits.weights", "redist.refits.weights_json"),
+    ("redist.refits.weights", "redist.refits.weights_files"),
     ("redist.refits.plan", "redist.refits.manifest"),
     ("redist.refits.plan", "redist.refits.picture"),
     ("redist.refits.plan", "redist.refits.serial"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,6 @@ class RefitPlan:
     cast: bool
     least_sent_bytes: int
     """Bytes that the busiest rank must send, whoever sends what."""
-    _seen: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def runs(self, rank: int, sends: bool = False) -> NDArray[Any]:
         """What a rank receives, or sends: a row of :data:`redist.refits.runs.RUN` for each run."""

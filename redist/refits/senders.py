@@ -16,7 +16,7 @@ load of a rank is the time of its bytes or that of its node's link, whichever is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -216,19 +216,3 @@ def least_load(sets: Sequence[_Set]) -> int:
         )
         best = max(best, -(-inside // mask.bit_count()))
     return best
-
-
-def sent_by_rank(pairs: Sequence[Pair]) -> Mapping[int, int]:
-    """Bytes that every rank of the source sends to others."""
-    out: dict[int, int] = {}
-    for pair in pairs:
-        for own, ranks, needing in pair.classes():
-            sender = ranks[pair.sender[own]]
-            away = sender != needing[pair.slot][None]
-            n_bytes = np.broadcast_to(pair.elems * pair.wire, sender.shape)
-            found, which = np.unique(sender[away], return_inverse=True)
-            sums = np.zeros(len(found), dtype=np.int64)
-            np.add.at(sums, which.reshape(-1), n_bytes[away])
-            for rank, n in zip(found.tolist(), sums.tolist(), strict=True):
-                out[rank] = out.get(rank, 0) + n
-    return out

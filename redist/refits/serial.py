@@ -24,7 +24,7 @@ from redist.layout.axes import Ints
 from redist.plan.topology import Level, Topology
 from redist.refits.plan import RefitPlan, turn_columns, with_decisions
 from redist.refits.rounds import Turns
-from redist.refits.weights_json import weights_from_dict, weights_to_dict
+from redist.refits.weights_files import weights_from_dict, weights_to_dict
 
 VERSION = 1
 

@@ -10,7 +10,7 @@ from redist.errors import ArgumentError, ArgumentTypeError, RedistError
 from redist.layout.array_type import ArrayType
 from redist.refits.recorded import Recorded
 from redist.refits.weights import Weights
-from redist.refits.weights_json import weights_from_dict, weights_to_dict
+from redist.refits.weights_files import weights_from_dict, weights_to_dict
 from redist.text.nested import flattened
 
 

@@ -105,13 +105,13 @@ class Weights:
     @classmethod
     def from_json(cls, text: str) -> Weights:
         """The weights that :meth:`to_json` wrote."""
-        from redist.refits.weights_json import weights_from_dict
+        from redist.refits.weights_files import weights_from_dict
 
         return weights_from_dict(json.loads(text))
 
     def to_json(self) -> str:
         """Types, meshes and rules as JSON text; :meth:`from_json` reads it."""
-        from redist.refits.weights_json import weights_to_dict
+        from redist.refits.weights_files import weights_to_dict
 
         return json.dumps(weights_to_dict(self), separators=(",", ":"))
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.distributed.checkpoint.metadata import MetadataIndex, TensorStorageMetadata
 
 from redist.check.boxes import Boxes, BoxRow, BufferRow, c_strides
-from redist.check.copies import copied
+from redist.check.run_rows import copied
 from redist.errors import ArgumentError, LayoutError, ReadError
 from redist.layout.dtype import DType
 from redist.text.columns import one_line

@@ -222,6 +222,7 @@ class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[mi
     init_info_cls = RedistTrainerInit
 
     refit: BoundRefit
+    _ranks: Ranks
     version: Version = 0
     """The last that was sent."""
 
@@ -231,17 +232,13 @@ class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[mi
         self = cls(client=client, source=source, is_sender=init_info.rank == 0)
         group = dist.group.WORLD if init_info.group is None else init_info.group
         ranks, timeout_s = Ranks(group, init_info.timeout_s), init_info.timeout_s
-        if init_info.commit not in COMMITS:
-            known = " and ".join(map(repr, COMMITS))
-            raise RequestError(
-                f"cannot use commit={init_info.commit!r} with vLLM: known are {known}"
-            )
-        if ranks.names != tuple(range(ranks.size)):
-            raise RequestError(
-                f"cannot use the group of ranks {list(ranks.names)}: those that train must be the first "
-                "of their job, from 0"
-            )
-        weights = init_info.weights or Weights.of(init_info.tensors)
+        self._ranks = ranks
+        weights, problem = Weights({}), None
+        try:
+            weights = _weights_of(init_info, ranks)
+        except Exception as error:  # told to all, who would wait
+            problem = error_in_words(error)
+        _raise_any(ranks.gather(problem), "bring weights to vLLM")
         weights = weights.together(group)
         told, store = None, None
         if self.is_sender:
@@ -261,9 +258,7 @@ class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[mi
         ask = client.init_weight_transfer_engine if self.is_sender else None
         with _Call(ask, asdict(told)) as call:
             problem = call.failed_before(lambda: store.add(READY, 0) >= init_info.n_workers)
-            for text in ranks.gather(problem):
-                if text is not None:
-                    raise RequestError(f"cannot bring weights to vLLM: {text}")
+            _raise_any(ranks.gather(problem), "bring weights to vLLM")
             self.refit = _bound(store, ranks.rank, told, None, None, send=tiles)
         return self
 
@@ -279,19 +274,46 @@ class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[mi
         if version is None:
             version = self.version + 1 if isinstance(self.version, int) else 1
         self.version = version
+        problem = None
+        if self.is_sender:
+            try:
+                self.client.start_weight_update()
+            except Exception as error:  # told to all, who would wait
+                problem = error_in_words(error)
+        _raise_any(self._ranks.gather(problem), "start to update the weights of vLLM")
         if not self.is_sender:
             self.refit.send(self.version, changed)
             return
-        self.client.start_weight_update()
         with _Call(self.client.update_weights, {"version": self.version}):
             self.refit.send(self.version, changed)
         self.client.finish_weight_update(str(self.version))
 
 
+def _weights_of(init_info: RedistTrainerInit, ranks: Ranks) -> Weights:
+    """**Local.** What a rank that trains knows of the weights; an error if it asks for what cannot be."""
+    if init_info.commit not in COMMITS:
+        known = " and ".join(map(repr, COMMITS))
+        raise RequestError(f"commit={init_info.commit!r} is none for vLLM: known are {known}")
+    if ranks.names != tuple(range(ranks.size)):
+        raise RequestError(
+            f"cannot use the group of ranks {list(ranks.names)}: those that train must be the first "
+            "of their job, from 0"
+        )
+    return init_info.weights or Weights.of(init_info.tensors)
+
+
+def _raise_any(problems: Iterable[str | None], what: str) -> None:
+    """Raise the same error on all ranks if one of them has one."""
+    for text in problems:
+        if text is not None:
+            raise RequestError(f"cannot {what}: {text}")
+
+
 class _Call:
     """A call to the engine in a thread of its own, while this one meets the workers that it wakes.
 
-    Its error is raised at the end. If this thread fails, it is not waited for: workers may wait, too.
+    Its error is raised at the end, and if this thread fails because the engine woke nobody. Otherwise a call
+    is not waited for if this thread fails: workers may wait, too.
     """
 
     def __init__(self, function: Any, given: dict[str, Any]) -> None:
@@ -314,5 +336,11 @@ class _Call:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._pool.shutdown(wait=False)
-        if error is None and self._answer is not None:
+        if self._answer is None:
+            return
+        if error is None:
             self._answer.result()
+        elif self._answer.done() and (problem := self._answer.exception()) is not None:
+            raise TransferError(
+                f"cannot bring weights to vLLM: {error_in_words(problem)}; then {error}"
+            ) from error

@@ -11,7 +11,7 @@ import pytest
 
 import redist
 from redist.check import modelexpress, vllm
-from redist.check.copies import copied
+from redist.check.run_rows import copied
 from redist.check.verdict import Verdict
 from redist.errors import ArgumentError
 

@@ -47,7 +47,7 @@ def with_sender(plan: RefitPlan) -> RefitPlan:
     sender = pair.sender.copy()
     held = pair.slots_of(int(pair.atom[0]))
     sender[0, 0] = next(slot for slot in range(len(pair.source.tile)) if slot not in held)
-    return replace(plan, pairs=(replace(pair, sender=sender), *plan.pairs[1:]), _seen={})
+    return replace(plan, pairs=(replace(pair, sender=sender), *plan.pairs[1:]))
 
 
 def without_turn(plan: RefitPlan) -> RefitPlan:

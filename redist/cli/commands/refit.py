@@ -49,7 +49,7 @@ def add_parser(commands: Commands) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """Print the plan with its certificate; 1 if that is refuted."""
     from redist.refits.plan import refit
-    from redist.refits.side_files import read_weights
+    from redist.refits.weights_files import read_weights
 
     source, target = read_weights(args.source), read_weights(args.target)
     plan = refit(source, target, limit_bytes=args.limit, cast=args.cast, topology=args.topology)

@@ -49,10 +49,10 @@ def bind(
 
     ``transport`` is ``"auto"``, ``"ipc"`` (ranks of one node write and read each other's memory; on GPUs by
     CUDA IPC) or ``"messages"`` of MPI; auto is the first where it works. ``commit`` says how new weights
-    come to serve, see :class:`BoundRefit`. ``version`` is that of the target tiles as they are now, and of
-    the source tiles; without, the first refit sends all. ``guard`` is entered while weights are exchanged for
-    new ones: a lock that whoever computes with them holds, too. No wait for another rank takes longer than
-    ``timeout_s``.
+    come to serve, see :class:`BoundRefit`; tiles of both sides may share memory, but not in place.
+    ``version`` is that of the target tiles as they are now, and of the source tiles; without, the first
+    refit sends all. ``guard`` is entered while weights are exchanged for new ones: a lock that whoever
+    computes with them holds, too. No wait for another rank takes longer than ``timeout_s``.
     """
     check_timeout(timeout_s)
     comm = comm_or_world(comm)

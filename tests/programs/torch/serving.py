@@ -184,7 +184,9 @@ class Train:
         self.ask("compute", False)
         gone = SimpleNamespace(init_weight_transfer_engine=_no_engine)
         self.must_fail("RuntimeError: there is no engine", lambda: self.start(gone))
-        self.must_fail("commit='swap' with vLLM: known are", lambda: self.start(commit="swap"))
+        for commit in ("swap", "copy" if self.rank == 0 else "swap"):
+            says = "commit='swap' is none for vLLM: known are 'copy' and 'in place'"
+            self.must_fail(says, lambda commit=commit: self.start(commit=commit))  # type: ignore[misc]
 
     def values(self) -> None:
         """Every parameter of three versions; of the last a part alone is sent."""
@@ -200,6 +202,10 @@ class Train:
         assert self.ask("differs", 2) in ("model.norm.weight", None)
         assert self.ask("version") in ("three", None)
         self.write(2, ["model.norm.weight"])
+        client: Any = self.client
+        client.start_weight_update = _no_update
+        self.must_fail("RuntimeError: no update now", trainer.send_weights)
+        del client.start_weight_update
         trainer.send_weights("four")
         assert self.client.versions == ([] if self.rank else ["1", "2", "three", "four"])
 
@@ -228,6 +234,10 @@ class Train:
 
 def _no_engine(_: Any) -> None:
     raise RuntimeError("there is no engine")
+
+
+def _no_update() -> None:
+    raise RuntimeError("no update now")
 
 
 CHECKS = ("ranks_know_their_own", "refused", "values", "killed")
