@@ -71,8 +71,10 @@ def certify(plan: Any) -> RefitCertificate:
     alone, loads = np.zeros(n_ranks, np.int64), np.zeros((plan.turns.n_rounds, n_ranks), np.int64)
     components = _Components(n_ranks)
     bound = 0
-    faults += side_faults(plan)
-    for number, pair in enumerate(plan.pairs):
+    faults += _numbers(plan)
+    if not faults:
+        faults += side_faults(plan)
+    for number, pair in enumerate(() if faults else plan.pairs):
         faults += _senders(pair)
         if not faults:
             faults += _content(pair)
@@ -91,15 +93,17 @@ def certify(plan: Any) -> RefitCertificate:
         faults.append(
             f"rank {rank} sends and receives {worst} bytes in round {where}; the limit is {plan.limit_bytes}"
         )
-    if worst != plan.staging_bytes and not faults:
+    busiest = loads.max(axis=1, initial=0)
+    if not faults and not np.array_equal(busiest, plan.turns.busiest):
+        k = int(np.argmax(busiest != plan.turns.busiest))
         faults.append(
-            f"the busiest rank of a round has {worst} bytes; the plan says {plan.staging_bytes}"
+            f"the busiest rank of round {k} has {busiest[k]} bytes; the plan says {plan.turns.busiest[k]}"
         )
     least = max(int(alone.max(initial=0)), components.mean(sent))
-    busiest = int(sent.max(initial=0))
+    most = int(sent.max(initial=0))
     return RefitCertificate(
         "refuted" if faults else "proved", sum(len(pair.names) for pair in plan.pairs), len(plan.pairs), got,
-        bound, worst, busiest / least if least else 1.0, tuple(faults),
+        bound, worst, most / least if least else 1.0, tuple(faults),
     )  # fmt: skip
 
 
@@ -190,11 +194,28 @@ def _covered(records: Any, itemsize: int) -> tuple[bytes, bytes]:
 # Senders and turns
 
 
-def _senders(pair: Any) -> Iterator[str]:
-    """Slots that do not exist, or whose tiles do not hold what they shall send."""
-    if int(pair.sender.max(initial=0)) >= len(pair.source.tile):
-        yield f"{pair.names[0]!r}: a sender is not among its holders"
+def _numbers(plan: Any) -> Iterator[str]:
+    """Numbers of pairs, tensors, requests, rounds, slices and senders that name nothing."""
+    turns = plan.turns
+    for pair in plan.pairs:
+        if _beyond(pair.sender, len(pair.source.tile)):
+            yield f"{pair.names[0]!r}: a sender is not among its holders"
+    if _beyond(turns.pair, len(plan.pairs)) or _beyond(turns.round, turns.n_rounds):
+        yield "a turn is of no tensor, or of no round"
         return
+    sizes = [(len(pair.names), 1 + pair.n_requests) for pair in plan.pairs]
+    names, requests = np.array(sizes, dtype=np.int64).reshape(-1, 2)[turns.pair].T
+    ends = (turns.instance, names), (turns.first, requests), (turns.last, requests)
+    if any(_beyond(given, end) for given, end in (*ends, (turns.slice, turns.slices))):
+        yield "a turn is of no tensor, or of requests that there are not"
+
+
+def _beyond(numbers: Any, end: Any) -> bool:
+    return bool(((numbers < 0) | (numbers >= end)).any())
+
+
+def _senders(pair: Any) -> Iterator[str]:
+    """Slots whose tiles do not hold what they shall send."""
     holds = np.zeros((len(pair.meeting.holders), len(pair.meeting.source)), dtype=np.bool_)
     for atom, tiles in enumerate(pair.meeting.holders):
         holds[atom, list(tiles)] = True

@@ -157,13 +157,28 @@ def with_requests(field: str) -> Mutant:
     return mutant
 
 
+def with_turn(name: str, value: int) -> Mutant:
+    """A turn of nobody, or in no round."""
+
+    def mutant(plan: RefitPlan) -> RefitPlan:
+        values = getattr(plan.turns, name).copy()
+        values[-1] = value
+        return replace(plan, turns=replace(plan.turns, **{name: values}))
+
+    return mutant
+
+
+TURNS = {
+    f"{name} {value}": with_turn(name, value)
+    for name in ("pair", "instance", "round", "slice", "first", "last", "busiest") for value in (-1, 999)
+}  # fmt: skip
 SIDES = {
     f"{field} of the {side}": with_side(side, field)
     for side in ("source", "target") for field in ("stored", "bases", "ranks")
 }  # fmt: skip
 REQUESTS = {field: with_requests(field) for field in ("wire", "elems", "slot")}
 MUTANTS: dict[str, Mutant] = {
-    "no pair": without_pair, "no tensor": without_tensor, **SIDES, **REQUESTS,
+    "no pair": without_pair, "no tensor": without_tensor, **SIDES, **REQUESTS, **TURNS,
     "sender": with_sender, "no turn": without_turn, "turn twice": twice, "one round": in_one_round,
     "source shifted": with_records(shift_source), "target shifted": with_records(shift_target),
     "shorter": with_records(shorter), "fewer blocks": with_records(fewer),

@@ -172,6 +172,10 @@ def _of_torch(tensor: Any) -> Found:
     kind = tensor.device.type
     if kind not in ("cpu", "cuda"):
         raise RequestError(f"it is on {kind}; need memory of the host or of a GPU of NVIDIA")
+    if tensor.is_conj() or tensor.is_neg():  # such a view has other bits than its memory
+        raise RequestError(
+            "it is a view of values that change sign; give its resolve_conj().resolve_neg()"
+        )
     gpu = None if kind == "cpu" else int(tensor.device.index)
     shape = tuple(int(n) for n in tensor.shape)
     tile = Tile(tensor, int(tensor.data_ptr()), shape, DType.parse(tensor.dtype), gpu)

@@ -117,6 +117,7 @@ def dtensors() -> None:
     for said, wrong in (
         ("'ab': it is torch.float32", {**got, "ab": torch.zeros(3)}),
         ("it is on meta", {**got, "ab": torch.zeros(3, device="meta")}),
+        ("values that change sign", {**got, "ab": torch.zeros(3, dtype=torch.complex64).conj()}),
         ("not contiguous", {**got, "o": got["o"].t().contiguous().t()}),
     ):
         try:

@@ -123,7 +123,7 @@ def test_tiles_in_two_memories() -> None:
     side = Side({"a": T, "b": T}, "source tile")
     tensor = SimpleNamespace(
         data_ptr=lambda: 64, device=SimpleNamespace(type="cuda", index=1), shape=(2, 8),
-        dtype="bf16", is_contiguous=lambda: True,
+        dtype="bf16", is_contiguous=lambda: True, is_conj=lambda: False, is_neg=lambda: False,
     )  # fmt: skip
     with pytest.raises(RequestError, match="some lie on the host, others on GPU 1; put all into"):
         side.take(0, {"a": np.zeros((2, 8), "u2"), "b": tensor})
