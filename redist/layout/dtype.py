@@ -106,6 +106,33 @@ class DType:
             return np.dtype(f"u{self.itemsize}")
         return np.dtype(_NUMPY.get(self.name, self.name))
 
+    def named_numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype with the name of these elements: for bf16 and 8-bit floats, that of ``ml_dtypes``.
+
+        Raw bytes as from :meth:`to_numpy` where ``ml_dtypes`` is not installed.
+
+        >>> DType.parse("f16").named_numpy()
+        dtype('float16')
+        """
+        long = self.extended_name
+        if long is None:
+            return self.to_numpy()
+        try:
+            import ml_dtypes
+        except ImportError:
+            return self.to_numpy()
+        return np.dtype(getattr(ml_dtypes, long))
+
+    def raw(self, array: Any) -> Any:
+        """An array of these elements as :meth:`to_numpy` has them, in the same memory; None stays None.
+
+        >>> DType.parse("bf16").raw(np.zeros(2, "u2")).dtype, DType.parse("f32").raw(None)
+        (dtype('uint16'), None)
+        """
+        if array is None or self.name not in _EXTENDED:
+            return array
+        return array.view(self.to_numpy())
+
     @property
     def extended_name(self) -> str | None:
         """The name in ``ml_dtypes`` where NumPy has no such type, else None."""

@@ -16,7 +16,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING, NoReturn as _NoReturn
 
 from numpy import (
-    bool, complex64, complex128, e, float32, float64, inf, int8, int16, int32, int64, nan,
+    bool, complex64, complex128, e, float16, float32, float64, inf, int8, int16, int32, int64, nan,
     newaxis, pi, uint8, uint16, uint32, uint64,
 )  # fmt: skip
 
@@ -75,10 +75,14 @@ from redist.pgas.statistics import (
     nansum, nanvar, percentile, ptp, quantile,
 )  # fmt: skip
 from redist.pgas.suggestions import explain_missing as _explain_missing
+from redist.pgas.tiles.kinds import dtype_asked as _dtype_asked
 from redist.pgas.tiles.move import move_together
 from redist.pgas.tiles.reshape import reshape
 
 if _TYPE_CHECKING:
+    bfloat16: type
+    float8_e4m3fn: type
+    float8_e5m2: type
     from redist.pgas.files.column_names import column_names
     from redist.pgas.files.csv import read_csv
     from redist.pgas.files.csv_out import write_csv
@@ -105,7 +109,7 @@ __all__ = [
     "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "custom_gradient", "diag", "diff",
     "digitize", "divide", "e",
     "ein", "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft",
-    "finfo", "flip", "float32", "float64", "floor", "floor_divide", "from_dlpack", "from_function",
+    "finfo", "flip", "float16", "float32", "float64", "floor", "floor_divide", "from_dlpack", "from_function",
     "from_local", "full", "full_like", "grad", "greater", "greater_equal", "histogram", "hypot", "iinfo",
     "imag", "inf", "int8", "int16", "int32", "int64", "isclose", "isdtype", "isfinite", "isin", "isinf",
     "isnan", "less", "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10",
@@ -143,6 +147,10 @@ _LATER = {
 """Files, programs and gradients, a third of all modules: each is loaded when it is first used."""
 
 
+_SMALL = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+"""Dtypes of ``ml_dtypes``, which need not be installed."""
+
+
 def __dir__() -> list[str]:
     return __all__
 
@@ -150,6 +158,9 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> _NoReturn:
     if name in _LATER:
         globals()[name] = getattr(_import_module(f"redist.pgas.{_LATER[name]}"), name)
+        return globals()[name]  # type: ignore[misc]
+    if name in _SMALL:
+        globals()[name] = _dtype_asked(name).type
         return globals()[name]  # type: ignore[misc]
     raise _MissingNameError(_explain_missing("pgas", name, globals(), _NUMPY_TAKEN))
 

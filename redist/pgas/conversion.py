@@ -15,6 +15,7 @@ from redist.pgas.elementwise.apply import astype
 from redist.pgas.global_array import Array
 from redist.pgas.memory import memory_for
 from redist.pgas.tiles.devices import is_gpu
+from redist.pgas.tiles.kinds import as_tile_of, dtype_asked, tile_dtype
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, line_mesh, mesh_of, must_be_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -58,6 +59,7 @@ def from_local(
             raise RequestError(f"cannot make {type} from {have}: rank {comm.rank} must give {need}")
     else:
         check_local(local, shape, type, comm.rank)
+        local = as_tile_of(type.dtype, local)
     made = Array(type, comm, local, memory_for(on_device))
     made.share()
     return made
@@ -65,8 +67,8 @@ def from_local(
 
 def check_local(local: Tile, shape: tuple[int, ...], type: ArrayType, rank: int) -> None:
     """**Local.** Refuse an array that is not a tile of a type, and say what this rank's tile is."""
-    dtype = type.dtype.to_numpy()
-    if (local.shape, local.dtype) != (shape, dtype):
+    dtype = tile_dtype(type.dtype)
+    if local.shape != shape or local.dtype not in (dtype, type.dtype.to_numpy()):
         raise RequestError(
             f"cannot make {type}: rank {rank} passed {local.dtype}{list(local.shape)}; its tile is "
             f"{dtype}{list(shape)}{why_not_balanced(local.shape, shape, type)}"
@@ -112,7 +114,7 @@ def asarray(
             "cannot use limit_bytes= here: it is for arrays that come in blocks, of Dask or Ray"
         )
     if isinstance(obj, Tiled):
-        kind = obj.dtype if dtype is None else np.dtype(dtype)
+        kind = obj.dtype if dtype is None else dtype_asked(dtype)
         if copy is False and kind != obj.dtype:
             raise ArgumentError(f"cannot turn {obj.dtype} into {kind} without a copy")
         where = {"type": type, "mesh": mesh, "comm": comm}
@@ -135,11 +137,10 @@ def asarray(
         )
     if is_device(obj) and (device is None or is_gpu(device)):
         whole = as_device(obj)
-        whole = whole if dtype is None else whole.astype(dtype, copy=False)
+        whole = whole if dtype is None else whole.astype(dtype_asked(dtype), copy=False)
         device = "cuda"
     else:
         whole = _in_memory(to_host(obj) if is_device(obj) else obj, dtype)
-    must_have_arithmetic(whole.dtype)
 
     def fill(tile: Tile, box: Box) -> None:
         tile[...] = whole[tuple(slice(lo, hi) for lo, hi in box)]
@@ -166,17 +167,9 @@ def _taker_of(obj: Any) -> Any:
     return None if name is None else import_module(name)
 
 
-def must_have_arithmetic(dtype: np.dtype[Any]) -> None:
-    """**Local.** Refuse elements that NumPy alone knows the bits of: sums of these would be wrong."""
-    if dtype_of(dtype).extended_name is not None:
-        raise ArgumentTypeError(
-            f"cannot make a global array of {dtype}: NumPy cannot compute with it; use float32, or "
-            "redist.redistribute, which moves it as it is"
-        )
-
-
 def _in_memory(obj: Any, dtype: Any) -> Tile:
     refuse_masked(obj)
+    dtype = None if dtype is None else dtype_asked(dtype)
     if obj is None:
         raise ArgumentTypeError(
             "cannot make a global array of None: every rank must give the same values; comm.bcast them "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from redist.pgas.memory import DEVICE, TileMemory, memory_for
 from redist.pgas.tiles.arguments import takes_any_array
 from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.devices import is_gpu, kind_of
+from redist.pgas.tiles.kinds import dtype_asked, is_stored, number_kind, tile_dtype
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, mesh_of, must_be_type, parse_dims
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tile, Tiled, own_boxes
@@ -70,17 +72,19 @@ def make(
             f"start the program with 'mpirun -n {max(mesh.ranks) + 1}', or use a mesh of {comm.size}"
             f"{why_alone()}"
         )
-    t = parse_dims(type, mesh, dtype_of(np.dtype(dtype)), sizes)
+    t = parse_dims(type, mesh, dtype_of(dtype_asked(dtype)), sizes)
     if t.pending_op is not None:
         raise RequestError(f"cannot make an array of type {t}: nothing is pending in a new one")
     own = tile_shape(t, comm.rank)
     memory.check_room(t.tile_bytes)
-    tile = None if own is None else memory.empty(own, t.dtype.to_numpy(), t.tile_bytes)
+    tile = None if own is None else memory.empty(own, tile_dtype(t.dtype), t.tile_bytes)
     made = Array(t, comm, tile, memory)
     if tile is not None and fill is not None and tile.size:
         write = write_parts
         if memory.on_device:
             write = _write_at_once if anywhere else _carry_over
+            if is_stored(tile_dtype(t.dtype)):  # there they are bytes
+                write, fill = _carry_over, partial(_fill_bytes, fill, tile_dtype(t.dtype))
         for part, box in own_boxes(made):
             memory.write(write, part, box, fill)
     return made
@@ -114,6 +118,12 @@ def _carry_over(tile: Tile, box: Box, fill: Callable[[Tile, Box], None]) -> None
         for small, its_box in _parts(made, inner):
             fill(small, its_box)
         part[...] = DEVICE.asarray(made)
+
+
+def _fill_bytes(
+    fill: Callable[[Tile, Box], None], dtype: np.dtype[Any], tile: Tile, box: Box
+) -> None:
+    fill(tile.view(dtype), box)
 
 
 def _parts(tile: Tile, box: Box, most_bytes: int = PART_BYTES) -> Iterator[tuple[Tile, Box]]:
@@ -160,7 +170,7 @@ def full(
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** An array of one value."""
-    value = np.asarray(to_numbers(fill_value), dtype=dtype)
+    value = np.asarray(to_numbers(fill_value), None if dtype is None else dtype_asked(dtype))
     if value.ndim:
         raise ArgumentTypeError(
             f"cannot fill with an array of shape {value.shape}: need one number"
@@ -201,7 +211,9 @@ def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
 @takes_any_array
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another, of one value."""
-    value = np.asarray(to_numbers(fill_value), dtype=x.dtype if dtype is None else dtype)
+    value = np.asarray(
+        to_numbers(fill_value), dtype=x.dtype if dtype is None else dtype_asked(dtype)
+    )
     if value.ndim:
         raise ArgumentTypeError(
             f"cannot fill with an array of shape {value.shape}: need one number"
@@ -241,7 +253,7 @@ def arange(
     else:
         n = max(0, math.ceil((stop - start) / step))
         step = (start + step) - start  # as NumPy rounds it
-    kind = np.dtype(int if exact else float) if dtype is None else np.dtype(dtype)
+    kind = np.dtype(int if exact else float) if dtype is None else dtype_asked(dtype)
 
     def fill(tile: Tile, box: Box) -> None:
         (lo, hi), = box  # fmt: skip
@@ -260,7 +272,7 @@ def linspace(
     if num < 0:
         raise ArgumentError(f"cannot make {num} values: need 0 or more")
     start, stop = to_numbers(start), to_numbers(stop)
-    kind = np.linspace(start, stop, 2).dtype if dtype is None else np.dtype(dtype)
+    kind = np.linspace(start, stop, 2).dtype if dtype is None else dtype_asked(dtype)
     step = (stop - start) / max(1, num - 1 if endpoint else num)
 
     def fill(tile: Tile, box: Box) -> None:
@@ -268,7 +280,7 @@ def linspace(
         values = np.arange(lo, hi) * step + start
         if endpoint and num > 1 and hi == num:
             values[-1] = stop
-        tile[...] = (np.floor(values) if kind.kind in "iu" else values).astype(kind)
+        tile[...] = (np.floor(values) if number_kind(kind) in "iu" else values).astype(kind)
 
     return make(num, kind, fill, type, mesh, comm, device)
 
@@ -332,11 +344,11 @@ def to_numbers(obj: Any) -> Any:
 
 
 def _like(x: Tiled, dtype: Any, fill: Callable[[Tile, Box], None] | None, device: Any) -> Array:
-    kind = x.dtype if dtype is None else np.dtype(dtype)
+    kind = x.dtype if dtype is None else dtype_asked(dtype)
     t = x.type.with_pending(None, ()).with_dtype(dtype_of(kind))
     where = kind_of(x) if device is None else device
     return make(x.shape, kind, fill, t, comm=x.comm, device=where, anywhere=True)
 
 
 def _float(dtype: Any) -> np.dtype[Any]:
-    return np.dtype(float if dtype is None else dtype)
+    return dtype_asked(float if dtype is None else dtype)

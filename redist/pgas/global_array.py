@@ -30,7 +30,8 @@ from redist.pgas.shapes.permute import matrix_transpose, permute_dims
 from redist.pgas.suggestions import explain_conversion, explain_missing
 from redist.pgas.tiles import devices
 from redist.pgas.tiles.arranging import asked, left_alone
-from redist.pgas.tiles.layouts import line_mesh, must_be_type, parse_target
+from redist.pgas.tiles.kinds import number_kind
+from redist.pgas.tiles.layouts import dtype_of, line_mesh, must_be_type, parse_target, with_dtype
 from redist.pgas.tiles.move import move, move_as_asked, resolve_pending
 from redist.pgas.tiles.tiled import Tile, tile_in
 from redist.pgas.ufuncs import call_ufunc
@@ -76,7 +77,8 @@ class Array(Methods):
         ``a.to("{y}, {x}")`` cuts dim 0 by y and dim 1 by x; ``a.to(t)`` may name another mesh.
         """
         must_be_type(type)
-        return move_as_asked(self, parse_target(self._type, type))
+        t = self._type if self._owes is None else with_dtype(self._type, dtype_of(self._owes))
+        return move_as_asked(self, parse_target(t, type))
 
     @property
     def box(self) -> Box | None:
@@ -112,7 +114,7 @@ class Array(Methods):
         own = tile_in(self)
         if own is None:
             return self.new(self.type, None)
-        tile = self.memory.empty(own.shape, self.dtype, self.type.tile_bytes)
+        tile = self.memory.empty(own.shape, own.dtype, self.type.tile_bytes)
         np.copyto(tile, own)
         return self.new(self.type, tile)
 
@@ -130,7 +132,8 @@ class Array(Methods):
                 "store a.local and a.type, and use pgas.from_local"
             )
         on_device = self.memory.on_device
-        return _restore, (on_device, self.type, tile_in(self), self.comm.rank, self.comm.size)
+        held = on_device, self.type, tile_in(self), self.comm.rank, self.comm.size
+        return _restore, (*held, self._owes)
 
     # The standard's own
 
@@ -284,7 +287,7 @@ class Array(Methods):
         return complex(self._element())
 
     def __index__(self) -> int:
-        if self.dtype.kind not in "iu":
+        if number_kind(self.dtype) not in "iu":
             raise ArgumentTypeError(f"an array of {self.type.dtype} is not an index")
         return int(self._element())
 
@@ -355,7 +358,9 @@ class Array(Methods):
         return format_value(self)
 
 
-def _restore(on_device: bool, type: ArrayType, local: Tile | None, rank: int, size: int) -> Array:
+def _restore(
+    on_device: bool, type: ArrayType, local: Tile | None, rank: int, size: int, owed: Any = None
+) -> Array:
     """**Local.** Load a pickle, which has what one rank holds; refuse it where that is not this rank's.
 
     What every rank held whole is held whole by every rank here, however many there are.
@@ -374,4 +379,6 @@ def _restore(on_device: bool, type: ArrayType, local: Tile | None, rank: int, si
             f"{size} held; pickle or send a.gather(), or write all of it with pgas.write_npy"
             f"{pickling_advice()}"
         )
-    return Array(type, comm, local, memory)
+    made = Array(type, comm, local, memory)
+    made._owes = owed
+    return made

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from redist.errors import MemoryLimitError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.limit_in_force import current_limit
+from redist.pgas.tiles.kinds import is_stored
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
 from redist.text.units import ceil_div, format_beside, format_bytes
@@ -332,11 +333,15 @@ class DeviceTileMemory(TileMemory):
         """**Local.** Allocate a tile; raise if the limit has no room for it."""
         if self.limit_bytes is not None:
             self.check(max(math.prod(shape) * dtype.itemsize, worst_bytes))
+        if dtype.itemsize == 1 and is_stored(dtype):  # CuPy has no such dtypes
+            dtype = np.dtype(np.uint8)
         tile: Tile = empty_on_device(shape, dtype)
         return tile
 
     def asarray(self, values: Any) -> Tile:
-        """**Local.** Bring values from the host, or from here, into this memory."""
+        """**Local.** Bring values from the host, or from here, into this memory; 8-bit floats as bytes."""
+        if isinstance(values, np.ndarray) and values.itemsize == 1 and is_stored(values.dtype):
+            values = values.view(np.uint8)
         tile: Tile = to_device(values)
         return tile
 

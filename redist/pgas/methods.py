@@ -26,6 +26,7 @@ from redist.pgas.shapes import diagonals, permute
 from redist.pgas.shapes.repeat import repeat
 from redist.pgas.tiles.arguments import Axis, check_arrays, dim_of
 from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.reshape import reshape
@@ -255,19 +256,19 @@ class Methods(Operators):
 
     def conj(self: T) -> T:
         """The complex conjugate of each value; of real ones, the array itself, as in NumPy."""
-        return unary.conj(self) if self.dtype.kind == "c" else self
+        return unary.conj(self) if number_kind(self.dtype) == "c" else self
 
     conjugate = conj
 
     @property
     def real(self: T) -> T:
         """The real part of each value; the tile is a view, as in NumPy."""
-        return real_part(self) if self.dtype.kind == "c" else self
+        return real_part(self) if number_kind(self.dtype) == "c" else self
 
     @property
     def imag(self: T) -> T:
         """The imaginary part of each value; the tile is a view. Of real values, zeros in new tiles."""
-        if self.dtype.kind == "c":
+        if number_kind(self.dtype) == "c":
             return imaginary_part(self)
         return astype(apply(np.logical_and, self, False), self.dtype)
 
@@ -349,7 +350,7 @@ def _parts_type(x: Tiled) -> ArrayType:
 
 def round_to(x: T, decimals: int) -> T:
     """**Local.** Round as NumPy does: scaled by a power of ten, rounded, scaled back."""
-    if decimals == 0 or (decimals > 0 and x.dtype.kind in "iub"):
+    if decimals == 0 or (decimals > 0 and number_kind(x.dtype) in "iub"):
         return unary.round(x)
     scale = 10.0 ** abs(decimals)
     up, down = (np.multiply, np.true_divide) if decimals > 0 else (np.true_divide, np.multiply)

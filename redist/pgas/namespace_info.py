@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from redist.errors import ArgumentError
-from redist.pgas.tiles import devices
+from redist.pgas.tiles import devices, kinds
+from redist.pgas.tiles.kinds import dtype_asked, float_limits, number_kind, promote
 from redist.pgas.tiles.tiled import Tiled
 
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
@@ -27,14 +28,21 @@ KINDS = {
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """The dtype of a result of such operands."""
-    given = [x.dtype if isinstance(x, Tiled) else x for x in arrays_and_dtypes]
-    return np.result_type(*given)
+    """The dtype of a result of such operands; a bf16 or f16 stays with integers and Python's numbers.
+
+    >>> str(result_type(np.float16, np.int64)), str(result_type(np.float16, np.float32))
+    ('float16', 'float32')
+    """
+    return promote(*arrays_and_dtypes)
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether no value is lost by another dtype."""
-    return np.can_cast(from_.dtype if isinstance(from_, Tiled) else from_, to)
+    """Whether no value is lost by another dtype.
+
+    >>> can_cast(np.float16, np.float32), can_cast(np.float32, np.float16)
+    (True, False)
+    """
+    return kinds.can_cast(from_.dtype if isinstance(from_, Tiled) else from_, to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +69,9 @@ class IntLimits:
 
 def finfo(type: Any, /) -> FloatLimits:
     """Limits of a floating-point dtype."""
-    f = np.finfo(type.dtype if isinstance(type, Tiled) else type)
+    f = float_limits(type.dtype if isinstance(type, Tiled) else type)
     limits = (float(f.eps), float(f.max), float(f.min), float(f.smallest_normal))
-    return FloatLimits(f.bits, *limits, np.dtype(f.dtype))
+    return FloatLimits(int(f.bits), *limits, np.dtype(f.dtype))
 
 
 def iinfo(type: Any, /) -> IntLimits:
@@ -80,8 +88,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     if isinstance(kind, str):
         if kind not in KINDS:
             raise ArgumentError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
-        return np.dtype(dtype).kind in KINDS[kind]
-    return np.dtype(dtype) == np.dtype(kind)
+        return number_kind(dtype_asked(dtype)) in KINDS[kind]
+    return dtype_asked(dtype) == dtype_asked(kind)
 
 
 class Info:

@@ -18,6 +18,7 @@ from redist.pgas.methods import Methods, dot, refuse_arguments
 from redist.pgas.ordering.sorting import is_stable
 from redist.pgas.suggestions import explain_function, explain_options
 from redist.pgas.tiles.arguments import check_arrays, dim_of
+from redist.pgas.tiles.kinds import number_kind, promote
 from redist.pgas.tiles.tiled import Tiled
 
 Function = Callable[..., Any]
@@ -149,11 +150,11 @@ def _functions(xp: Any) -> Table:
         "isclose": lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: xp.isclose(
             a, b, rtol=rtol, atol=atol, equal_nan=equal_nan
         ),
-        "iscomplexobj": lambda x: x.dtype.kind == "c",
+        "iscomplexobj": lambda x: number_kind(x.dtype) == "c",
         "isin": lambda element, test_elements, assume_unique=False, invert=False, *, kind=None: (
             xp.isin(element, test_elements, invert=invert)
         ),
-        "isrealobj": lambda x: x.dtype.kind != "c",
+        "isrealobj": lambda x: number_kind(x.dtype) != "c",
         "median": lambda a, axis=None, keepdims=False: xp.median(a, axis=axis, keepdims=keepdims),
         "moveaxis": lambda a, source, destination: xp.moveaxis(a, source, destination),
         **{name: _without_nan(getattr(xp, name)) for name in ("nanmax", "nanmedian", "nanmin")},
@@ -285,7 +286,7 @@ def _promoted(name: str, arrays: Sequence[Any]) -> list[Any]:
     """Arrays of one dtype, as NumPy joins them by the function of a name."""
     given = list(arrays)
     check_arrays(name, *given)
-    kind = np.result_type(*(x.dtype for x in given)) if given else None
+    kind = promote(*(x.dtype for x in given)) if given else None
     return [_in_dtype(x, kind) for x in given]
 
 
@@ -362,7 +363,7 @@ def _unique(
     else:
         (values, counts), index, inverse = xp.unique_counts(ar), None, None
     extra = 0
-    if equal_nan and values.dtype.kind in "fc" and values.size:
+    if equal_nan and number_kind(values.dtype) in "fc" and values.size:
         extra = max(0, int(xp.sum(xp.isnan(values), dtype=np.int64)) - 1)
     if extra:
         n = values.size - extra

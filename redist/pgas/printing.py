@@ -6,6 +6,7 @@ import numpy as np
 
 from redist.errors import RequestError
 from redist.pgas.tiles.devices import name_of
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.tiled import Tiled, tile_in
 
 CORNER = 3
@@ -51,7 +52,7 @@ def format_value(a: Tiled) -> str:
 def number_call(a: Tiled) -> str:
     """What to write for the number that an array without dims is."""
     return {"b": "bool(a)", "i": "int(a)", "u": "int(a)", "c": "complex(a)"}.get(
-        a.dtype.kind, "float(a)"
+        number_kind(a.dtype), "float(a)"
     )
 
 

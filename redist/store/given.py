@@ -100,7 +100,7 @@ def _is_array(value: Any) -> bool:
 
 def of_array(name: str, a: Array) -> Given:
     """**Local.** A global array."""
-    tile = tile_in(a)
+    tile = a.type.dtype.raw(tile_in(a))
     tiles = () if tile is None else ((a.comm.rank, tile),)
     return Given(name, a.type, tiles, a)
 

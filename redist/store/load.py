@@ -311,12 +311,13 @@ class Reader:
         memory = new_memory(on_gpu)
         own = tile_shape(t, self._comm.rank)
         memory.check_room(t.tile_bytes)
-        tile = None if own is None else memory.empty(own, t.dtype.to_numpy(), t.tile_bytes)
+        tile = None if own is None else memory.empty(own, t.dtype.named_numpy(), t.tile_bytes)
         return Array(t, self._comm, tile, memory)
 
     def _fill(self, made: Array, one: Wanted) -> None:
         """**Local.** Read this rank's tile."""
-        tile, t = tile_in(made), made.type
+        t = made.type
+        tile = t.dtype.raw(tile_in(made))
         if tile is None:
             return
         if tile.size and any(_has_padding(part, t) for part in one.parts):

@@ -91,11 +91,6 @@ def as_global(
                     "use a.to(type) afterwards"
                 )
         made = to_global(dtensor, comm)
-        if made.type.dtype.extended_name is not None:
-            raise ConversionError(
-                f"cannot make a global array of {made.type.dtype}: NumPy cannot compute with it; use "
-                "dtensor.float(), or redist.torch.to_global(dtensor), which can be moved and saved as it is"
-            )
     except RedistError as problem:
         error = problem
     say = None if made is None else f"{made.type} on {made.mesh}"

@@ -6,7 +6,6 @@ import ast
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import redist
@@ -62,9 +61,3 @@ def test_an_index_by_name_says_how_to_take_a_column(key: Any) -> None:
         pgas.zeros((4, 2))[key]
     with pytest.raises(IndexError, match=r"booleans$"):
         pgas.zeros((4, 2))[1.5]
-
-
-def test_elements_that_numpy_cannot_compute_with_are_refused() -> None:
-    kinds = pytest.importorskip("ml_dtypes", reason="only ml_dtypes has such arrays")
-    with pytest.raises(errors.ArgumentTypeError, match="cannot make a global array of bfloat16"):
-        pgas.asarray(np.arange(4).astype(kinds.bfloat16))

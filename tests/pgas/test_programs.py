@@ -73,6 +73,7 @@ ALONE = (
     "tracing",
     "mistakes",
     "reaching",
+    "sixteen_bits",
     *PROGRAMS,
     "planned",
     "spilling",
@@ -84,11 +85,13 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
     return Job(ranks, tuple(Run(f"pgas.{program}", args, slow) for program in programs))
 
 
-ON_ONE = ("spilling", "aliasing", "staging", "tracing", "reading")
+ON_ONE = ("spilling", "aliasing", "staging", "tracing", "reading", "sixteen_bits")
 """What ``make test`` looks at on one rank alone."""
 ON_TWO = ("many_arrays", "cutting", "measured", "limits", "planned", "depending")
 """On two: what takes long, because every rank plans."""
-ON_THREE = ("mistakes", "reaching", "captured", "traffic", "spmd", "segments", "gradient_names")
+ON_THREE = (
+    "mistakes", "reaching", "captured", "traffic", "spmd", "segments", "sixteen_bits", "gradient_names",
+)  # fmt: skip
 """And on three: what ranks must agree on, in tiles of different sizes."""
 
 PROMISES = [
@@ -96,7 +99,7 @@ PROMISES = [
     promised(1, tuple(one for one in ALONE if one not in ON_ONE), slow=SEVERAL),
     promised(2, ("mistakes", "aliasing", "spill_faults", "spmd"), slow=SEVERAL),
     promised(3, (*(one for one in ALONE if one not in ON_THREE), "spill_faults"), slow=SEVERAL),
-    promised(2, ("numpy_on_gpus",)),
+    promised(2, ("numpy_on_gpus", "halves_on_gpus")),
     Job(2, (Run("pgas.checked_calls"),), ("REDIST_CHECK_CALLS",)),
     Job(4, (Run("pgas.checked_calls", slow=SEVERAL),), ("REDIST_CHECK_CALLS",)),
     Job(3, (Run("pgas.indexing", ("--n", "30"), SEVERAL),), ("REDIST_CHECK_CALLS",)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from redist.errors import ArgumentTypeError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise import on_device
+from redist.pgas.elementwise.rounded import tile_function
 from redist.pgas.elementwise.standard_limits import takes_out
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.tiles.arguments import kind_of_value, takes_any_array
@@ -27,8 +27,17 @@ from redist.pgas.tiles.arranging import (
     with_places,
 )
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
+from redist.pgas.tiles.kinds import (
+    NUMBERS,
+    array_dtype,
+    can_cast,
+    dtype_asked,
+    is_half,
+    is_stored,
+    number_kind,
+)
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, resolved_type, with_dtype
-from redist.pgas.tiles.move import as_plain, move, resolve_pending
+from redist.pgas.tiles.move import as_plain, cast_tile, move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled, tile_in
 
 SCALARS = (bool, int, float, complex)
@@ -38,13 +47,9 @@ OPERANDS = (Tiled, *SCALARS, np.generic, np.ndarray, list, tuple)
 """What operators answer themselves: arrays of NumPy with dims, lists and tuples by an error."""
 
 
-@lru_cache(maxsize=4096)
 def result_dtype(function: Callable[..., Any], *kinds: Any) -> np.dtype[Any]:
-    """The dtype that NumPy gives a function of such dtypes and kinds of Python numbers."""
-    args = [kind(1) if isinstance(kind, type) else np.ones(1, kind) for kind in kinds]
-    with np.errstate(all="ignore"):
-        out: np.dtype[Any] = function(*args).dtype
-    return out
+    """The dtype that a function gives of such dtypes and kinds of Python numbers."""
+    return tile_function(function, *kinds)[0]
 
 
 def apply(function: Callable[..., Any], *operands: Any) -> Any:
@@ -128,7 +133,7 @@ def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayTyp
         else:
             tiles.append(_scalar(function, x))
             kinds.append(type(x) if isinstance(x, SCALARS) else tiles[-1].dtype)
-    dtype = result_dtype(function, *kinds)
+    dtype, function = tile_function(function, *kinds)
     result = with_dtype(t, dtype_of(dtype))
     if (tile_in(first) if t.segments else first.tile) is None:
         nothing = [
@@ -147,7 +152,7 @@ def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayTyp
 
 def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: ArrayType) -> bool:
     """Whether a function of partial values gives partial values; its arrays are all of type ``t``."""
-    return t.pending_op == "sum" and _is_linear(function, operands, t.dtype.to_numpy())
+    return t.pending_op == "sum" and _is_linear(function, operands, array_dtype(t.dtype))
 
 
 def _is_linear(
@@ -176,7 +181,8 @@ def _is_linear(
         for x in operands
     ]
     return (
-        dtype.kind in "iufc"
+        number_kind(dtype) in NUMBERS[1:]
+        and not is_half(dtype)  # each result is rounded once: partial values would be rounded too
         and all(np.ndim(x) == 0 and bool(np.isfinite(x)) for x in numbers)
         and result_dtype(function, *kinds) == dtype
     )
@@ -199,8 +205,8 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
     else:
         value = _scalar(function, other)
     kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
-    dtype = result_dtype(function, here.dtype, kind)
-    if not np.can_cast(dtype, here.dtype, "same_kind"):
+    dtype, function = tile_function(function, here.dtype, kind)
+    if not can_cast(dtype, here.dtype, "same_kind"):
         raise ArgumentTypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
     own = tile_in(here)
     if own is not None:
@@ -223,7 +229,7 @@ def _compute(
         memory.check_room(n_bytes)
         return np.asarray(function(*tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
-    out = memory.empty(shape, result.dtype.to_numpy(), n_bytes)
+    out = memory.empty(shape, array_dtype(result.dtype), n_bytes)
     return np.asarray(function(*tiles, out=out))
 
 
@@ -234,7 +240,7 @@ def _note(
     if result.tile_bytes < SHARED_FROM or not takes_out(function):
         return as_tile(memory.call(function, *tiles))
     shape = np.broadcast_shapes(*(np.shape(tile) for tile in tiles))
-    out = memory.empty(shape, result.dtype.to_numpy(), result.tile_bytes)
+    out = memory.empty(shape, array_dtype(result.dtype), result.tile_bytes)
     return as_tile(memory.call(function, *tiles, out=out))
 
 
@@ -272,14 +278,14 @@ def astype(x: T, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T:
     """**Collective** if a reduction is pending. Convert the values to another dtype."""
     if device is not None and is_gpu(device) != x.memory.on_device:
         x = to_device(x, device)
-    kind = np.dtype(dtype)
+    kind = dtype_asked(dtype)
     if kind == x.dtype and not copy:
         return x
     x = resolve_pending(x)
+    if x.memory.on_device and (is_stored(kind) or is_stored(x.dtype)) and kind != x.dtype:
+        return to_device(astype(to_device(x, "cpu"), kind), "cuda")  # CuPy has no 8-bit floats
     t = with_dtype(x.type, dtype_of(kind))
     own = tile_in(x)
     if own is None:
         return x.new(t, None)
-    tile = x.memory.empty(own.shape, kind, t.tile_bytes)
-    np.copyto(tile, own, casting="unsafe")
-    return x.new(t, tile)
+    return x.new(t, cast_tile(x.memory, own, kind, t.tile_bytes))

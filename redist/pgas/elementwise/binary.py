@@ -9,14 +9,17 @@ import numpy as np
 from redist.errors import ArgumentError
 from redist.pgas.elementwise import standard_limits
 from redist.pgas.elementwise.apply import Number, apply, astype
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.elementwise.unary import imag, positive, real
 from redist.pgas.tiles.arguments import check_arrays
+from redist.pgas.tiles.kinds import float_limits, number_kind, promote
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
 
 # Whether values are equal within a tolerance.
 
 
+@in_f32
 def isclose(
     x1: T | Number, x2: T | Number, /, *, rtol: float = 1e-5, atol: float = 1e-8,
     equal_nan: bool = False,
@@ -27,7 +30,7 @@ def isclose(
     the operands are made on the way.
     """
     a, b = (resolve_pending(x) if isinstance(x, Tiled) else x for x in (x1, x2))
-    kind = np.result_type(b.dtype if isinstance(b, Tiled) else b, 1.0)
+    kind = promote(b.dtype if isinstance(b, Tiled) else b, 1.0)
     b = _in_kind(b, kind)
     far = apply(np.abs, apply(np.subtract, a, b))
     if isinstance(b, Tiled):
@@ -222,6 +225,7 @@ def where(condition: T, x1: T | Number, x2: T | Number, /) -> T:
     return apply(np.where, condition, x1, x2)
 
 
+@in_f32
 def nan_to_num(
     x: T, /, *, copy: bool = True, nan: T | Number = 0.0, posinf: T | Number | None = None,
     neginf: T | Number | None = None,
@@ -234,11 +238,11 @@ def nan_to_num(
     check_arrays("nan_to_num", x)
     if not copy:
         raise ArgumentError("cannot use copy=False in nan_to_num: write a = pgas.nan_to_num(a)")
-    if x.dtype.kind not in "fc":
-        return positive(x) if x.dtype.kind != "b" else astype(x, x.dtype)
-    ends = np.finfo(x.dtype)
+    if number_kind(x.dtype) not in "fc":
+        return positive(x) if number_kind(x.dtype) != "b" else astype(x, x.dtype)
+    ends = float_limits(x.dtype)
     most, least = ends.max if posinf is None else posinf, ends.min if neginf is None else neginf
-    if x.dtype.kind == "f":
+    if number_kind(x.dtype) == "f":
         return _without(x, nan, most, least)
     if not all(isinstance(one, Tiled) or np.isfinite(one) for one in (nan, most, least)):
         raise ArgumentError(

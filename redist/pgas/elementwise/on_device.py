@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from redist.pgas.elementwise.rounded import ON_ITS_GRID, Rounded
 from redist.pgas.elementwise.standard_limits import floor_divide
 from redist.pgas.memory import DEVICE, TileMemory
+from redist.pgas.tiles.kinds import F32, is_half, number_kind
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import filled_on_device
+from redist.runtime.cuda.elements import ITEMS, ElementStep, can_fuse, run_steps
 
 COMPLEX = {
     "absolute", "add", "conj", "conjugate", "cos", "divide", "equal", "exp", "imag", "isfinite",
@@ -46,7 +49,7 @@ def is_plain(function: Callable[..., Any], tiles: Sequence[Any], dtype: np.dtype
     """**Local.** Whether CuPy does by itself what :func:`compute` would let it do."""
     return (
         isinstance(function, np.ufunc)
-        and dtype.kind in "fc"
+        and number_kind(dtype) in "fc"
         and all(
             one.dtype == dtype if is_device(one) else type(one) in (int, float) for one in tiles
         )
@@ -62,6 +65,8 @@ def compute(
 
     ``dtype`` is what NumPy gives.
     """
+    if isinstance(function, Rounded):
+        return _compute_rounded(function, tiles, kinds)
     numbers = [one for one in tiles if not is_device(one)]
     if numbers:
         empties = (
@@ -79,9 +84,10 @@ def compute(
     given = [one if is_device(one) else _number(one, dtypes) for one in tiles]
     if name == "where" and not is_device(given[0]):
         given[0] = filled_on_device((), bool(given[0]), np.dtype(bool))
-    if dtype.kind in "fc" and name != "where":
+    if number_kind(dtype) in "fc" and name != "where":
         given = [
-            one.astype(dtype) if is_device(one) and one.dtype.kind in "iu" else one for one in given
+            one.astype(dtype) if is_device(one) and number_kind(one.dtype) in "iu" else one
+            for one in given
         ]
     try:
         out = _floor_divide(*given) if function is floor_divide else function(*given)
@@ -91,6 +97,28 @@ def compute(
     own = out.base is not None or any(out is one for one in tiles)
     tile: Tile = out.copy() if own else out
     return tile
+
+
+def _compute_rounded(function: Rounded, tiles: Sequence[Any], kinds: Sequence[Any]) -> Tile:
+    """**Local.** A function of 16-bit floats, rounded once: in one kernel, else of f32 copies."""
+    name = function.__name__
+    fits = can_fuse(name, [one.dtype for one in tiles if is_device(one)])
+    if fits and function.dtype.name in ITEMS:
+        step = ElementStep(name, tuple(range(len(tiles))), function.dtype.name)
+        out: Tile | None = run_steps(tiles, [step])
+        if out is not None:
+            return out
+    given = [
+        one if new is None or not hasattr(one, "astype") else one.astype(new)
+        for one, new in zip(tiles, function.given, strict=True)
+    ]
+    wide = [kind if new is None else new for kind, new in zip(kinds, function.given, strict=True)]
+    if function.function in ON_ITS_GRID:
+        return _compute_in_memory(function.function, given)
+    dtype = F32 if is_half(function.dtype) else function.dtype
+    made = compute(function.function, given, wide, dtype)
+    rounded: Tile = made if made.dtype == function.dtype else made.astype(function.dtype)
+    return rounded
 
 
 def _number(x: Any, dtypes: Sequence[np.dtype[Any]]) -> Any:
@@ -103,9 +131,14 @@ def _number(x: Any, dtypes: Sequence[np.dtype[Any]]) -> Any:
 
 
 def _in_memory(name: str, tiles: Sequence[Any]) -> bool:
-    if any(np.iscomplexobj(one) if not is_device(one) else one.dtype.kind == "c" for one in tiles):
+    if any(
+        np.iscomplexobj(one) if not is_device(one) else number_kind(one.dtype) == "c"
+        for one in tiles
+    ):
         return name not in COMPLEX
-    long = {one.dtype.kind for one in tiles if hasattr(one, "dtype") and one.dtype.itemsize == 8}
+    long = {
+        number_kind(one.dtype) for one in tiles if hasattr(one, "dtype") and one.dtype.itemsize == 8
+    }
     return name in COMPARISONS and long >= {"i", "u"}
 
 
@@ -116,7 +149,7 @@ def _compute_in_memory(function: Callable[..., Any], tiles: Sequence[Any]) -> Ti
 def _floor_divide(x1: Any, x2: Any) -> Any:
     """Divide and round down; one infinity and one finite number give the standard's quotient."""
     down = np.floor_divide(x1, x2)
-    if down.dtype.kind != "f":
+    if number_kind(down.dtype) != "f":
         return down
     return np.where(np.not_equal(_infinite(x1), _infinite(x2)), np.true_divide(x1, x2), down)
 
@@ -125,7 +158,7 @@ def _is_infinite(x: Any) -> bool:
     """Whether an infinity is among the values: CuPy's remainders by it are no numbers."""
     if not is_device(x):
         return not isinstance(x, int) and bool(np.isinf(x))
-    return x.dtype.kind == "f" and bool(np.isinf(x).any())
+    return number_kind(x.dtype) == "f" and bool(np.isinf(x).any())
 
 
 def _infinite(x: Any) -> Any:

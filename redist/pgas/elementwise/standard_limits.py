@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from redist.pgas.elementwise.rounded import Rounded
+from redist.pgas.tiles.kinds import number_kind, promote
 from redist.pgas.tiles.tiled import Tile
 
 
@@ -42,7 +44,7 @@ def floor_divide(x1: Any, x2: Any, /, out: Tile | None = None, **options: Any) -
         return np.floor_divide(x1, x2, out=out, **options)
     if out is None:
         shape = np.broadcast_shapes(np.shape(x1), np.shape(x2))
-        out = np.empty(shape, np.result_type(x1, x2))
+        out = np.empty(shape, promote(x1, x2))
     np.floor_divide(x1, x2, out=out, where=np.logical_not(odd), **options)
     return np.divide(x1, x2, out=out, where=odd, **options)
 
@@ -50,7 +52,7 @@ def floor_divide(x1: Any, x2: Any, /, out: Tile | None = None, **options: Any) -
 def _infinite(x: Any) -> Any:
     if isinstance(x, float):
         return math.isinf(x)
-    return np.isinf(x) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else False
+    return np.isinf(x) if isinstance(x, np.ndarray) and number_kind(x.dtype) == "f" else False
 
 
 def expm1(x: Tile, /, out: Tile | None = None) -> Any:
@@ -59,7 +61,7 @@ def expm1(x: Tile, /, out: Tile | None = None) -> Any:
     >>> expm1(np.array([complex(-np.inf, np.nan), complex(np.inf, 0)])).tolist()
     [(-1+0j), (inf+0j)]
     """
-    if x.dtype.kind != "c":
+    if number_kind(x.dtype) != "c":
         return np.expm1(x, out=out)
     got = _apply_limits(np.expm1, _expm1_limits, x, out)
     np.copyto(got.real, 0.0, where=x == 0)
@@ -72,7 +74,7 @@ def tanh(x: Tile, /, out: Tile | None = None) -> Any:
     >>> tanh(np.array([complex(np.inf, 2.0), complex(-np.inf, -2.0)])).tolist()
     [(1+0j), (-1-0j)]
     """
-    if x.dtype.kind != "c":
+    if number_kind(x.dtype) != "c":
         return np.tanh(x, out=out)
     return _apply_limits(np.tanh, _tanh_limits, x, out)
 
@@ -83,7 +85,7 @@ def tan(x: Tile, /, out: Tile | None = None) -> Any:
     >>> tan(np.array([complex(2.0, np.inf)])).tolist()
     [1j]
     """
-    if x.dtype.kind != "c":
+    if number_kind(x.dtype) != "c":
         return np.tan(x, out=out)
     return _apply_limits(np.tan, _tan_limits, x, out)
 
@@ -177,4 +179,4 @@ def function_on_tiles(name: str) -> Callable[..., Any]:
 
 def takes_out(function: Callable[..., Any]) -> bool:
     """**Local.** Whether a function on tiles writes its result into ``out``."""
-    return isinstance(function, np.ufunc) or function in FUNCTIONS.values()
+    return isinstance(function, (np.ufunc, Rounded)) or function in FUNCTIONS.values()

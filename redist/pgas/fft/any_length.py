@@ -22,6 +22,7 @@ from redist.pgas.memory import TileMemory
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.kinds import promote, tile_dtype
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
@@ -64,7 +65,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     found = factors(size, p)
     assert found is not None
     rows, columns = found
-    dtype = np.result_type(x.dtype, np.complex64)
+    dtype = promote(x.dtype, np.complex64)
     cut = x.type.dims[dim]
     order = [dim, *(i for i in range(x.ndim) if i != dim)]
     rest = tuple(x.shape[i] for i in order[1:])
@@ -166,7 +167,7 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
         near = np.minimum(k, length - k)
         return np.where(near < size, np.conj(chirp(near)), 0)
 
-    dtype = np.result_type(x.dtype, np.complex64)
+    dtype = promote(x.dtype, np.complex64)
     wide = astype(x, np.complex128)
     _multiply(wide, dim, chirp)
     wide = by_rows(resize(wide, dim, length, cut), dim, False, 1.0)
@@ -248,7 +249,7 @@ def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
 
 
 def _full_tile(memory: TileMemory, shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
-    out = memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
+    out = memory.empty(shape, tile_dtype(t.dtype), t.tile_bytes)
     out[...] = value
     return out
 

@@ -12,6 +12,7 @@ from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box
 from redist.pgas.creation import Type, make
+from redist.pgas.elementwise.in_f32 import gives_f32
 from redist.pgas.fft import any_length
 from redist.pgas.global_array import Array
 from redist.pgas.memory import SHARED_FROM
@@ -194,42 +195,49 @@ def _one(name: str, x: T, n: int | None, axis: int, norm: str) -> T:
     return transform_dim(x, name, dim, size, norm)
 
 
+@gives_f32
 @asked
 def fft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The discrete Fourier transform along a dim."""
     return _one("fft", x, n, axis, norm)
 
 
+@gives_f32
 @asked
 def ifft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The inverse of :func:`fft`."""
     return _one("ifft", x, n, axis, norm)
 
 
+@gives_f32
 @asked
 def rfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. Half of the transform of real values."""
     return _one("rfft", x, n, axis, norm)
 
 
+@gives_f32
 @asked
 def irfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The inverse of :func:`rfft`."""
     return _one("irfft", x, n, axis, norm)
 
 
+@gives_f32
 @asked
 def hfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The transform of Hermitian values."""
     return _one("hfft", x, n, axis, norm)
 
 
+@gives_f32
 @asked
 def ihfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
     """**Collective** if the dim is cut. The inverse of :func:`hfft`."""
     return _one("ihfft", x, n, axis, norm)
 
 
+@gives_f32
 @asked
 def fftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
@@ -241,6 +249,7 @@ def fftn(
     return transform_dims(x, ["fft"] * len(dims), dims, sizes, norm)
 
 
+@gives_f32
 @asked
 def ifftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
@@ -252,6 +261,7 @@ def ifftn(
     return transform_dims(x, ["ifft"] * len(dims), dims, sizes, norm)
 
 
+@gives_f32
 @asked
 def rfftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
@@ -264,6 +274,7 @@ def rfftn(
     return transform_dims(x, ["fft"] * (len(dims) - 1), dims[:-1], sizes[:-1], norm)
 
 
+@gives_f32
 @asked
 def irfftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,

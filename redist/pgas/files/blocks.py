@@ -23,6 +23,7 @@ from redist.pgas.files.shares import File
 from redist.pgas.global_array import Array
 from redist.pgas.memory import GRAIN
 from redist.pgas.tiles.budget import staging_room
+from redist.pgas.tiles.kinds import file_kind
 from redist.pgas.tiles.layouts import line_mesh
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.select import Link, new_tile
@@ -295,7 +296,7 @@ def _must_be_columns(path: str, one: Array, first: Array) -> None:
             f"a.reshape({'1' if one.ndim == 0 else f'{one.shape[0]}, -1'}) makes one; "
             "pgas.write_npy takes any array"
         )
-    if one.dtype.kind not in "biuf":
+    if file_kind(one.dtype) not in "biuf":
         raise ArgumentTypeError(
             f"cannot write {one.type} to {path!r}: need integers, floats or bools; of complex numbers, write "
             "pgas.real(a) and pgas.imag(a) beside each other"

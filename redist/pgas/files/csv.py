@@ -43,6 +43,7 @@ from redist.pgas.files.shares import (
     teller,
 )  # fmt: skip
 from redist.pgas.global_array import Array
+from redist.pgas.tiles.kinds import file_kind
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
 
@@ -78,7 +79,7 @@ def read_csv(
     """
     kind = np.dtype(dtype)
     dialect = Dialect.of(delimiter, sep, quote, comments, decimal, missing)
-    if kind.kind not in "iuf":
+    if file_kind(kind) not in "iuf":
         raise ArgumentError(f"cannot read numbers as {kind}: need integers or floats")
     comm = comm_or_world(comm)
     wanted = Wanted(comm, type, mesh, device)

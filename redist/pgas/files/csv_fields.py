@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from redist.errors import ArgumentError
 from redist.pgas.files.lines import one_delimiter
+from redist.pgas.tiles.kinds import file_kind
 
 Values = NDArray[Any]
 
@@ -91,13 +92,13 @@ class Dialect:
     def parse(self, piece: bytes, columns: Sequence[int], kind: np.dtype[Any]) -> Values | None:
         """**Local.** Numbers of whole lines, all with the same number of fields, none of them blank."""
         try:
-            filled = self._filled(piece) if kind.kind == "f" else piece
+            filled = self._filled(piece) if file_kind(kind) == "f" else piece
             plain = filled if self.decimal == "." else filled.replace(b",", b".")
             return _load(plain, columns, self.delimiter, self.quote, kind)
         except ValueError:
             pass
         rows = self._chosen(piece, columns)
-        if kind.kind == "f":
+        if file_kind(kind) == "f":
             rows = (["nan" if text in self.missing else text for text in row] for row in rows)
         text = "\n".join(_MARK.join(map(self._plain, row)) for row in rows)
         try:
@@ -152,7 +153,7 @@ class Dialect:
             for i in columns:
                 text = row[i].strip()
                 gap = text in self.missing
-                if (gap and kind.kind == "f") or (not gap and _fits(self._plain(text), kind)):
+                if (gap and file_kind(kind) == "f") or (not gap and _fits(self._plain(text), kind)):
                     continue
                 shown = text.encode("latin-1").decode("utf-8", "replace")
                 name = "" if names is None else f" ({names[i]!r})"
@@ -191,7 +192,7 @@ class Dialect:
                 f"{text!r} is missing, and {kind} has no nan; dtype=float reads it, and usecols= leaves the "
                 "column out"
             )
-        if kind.kind != "f" and _fits(self._plain(text), np.dtype(float)):
+        if file_kind(kind) != "f" and _fits(self._plain(text), np.dtype(float)):
             return f"{text!r} is no {kind}; dtype=float reads it"
         other = next((mark for mark in ";\t|," if mark in text and mark != self.delimiter), None)
         if re.fullmatch(r"[+-]?\d+,\d+", text) and self.decimal == ".":
@@ -248,7 +249,7 @@ def _load(
 def _fits(text: str, kind: np.dtype[Any]) -> bool:
     """Whether a text is a number of a dtype, as ``loadtxt`` reads it."""
     try:
-        if kind.kind == "f":
+        if file_kind(kind) == "f":
             float(text)
         else:
             low, high = np.iinfo(kind).min, np.iinfo(kind).max

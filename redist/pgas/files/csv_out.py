@@ -15,6 +15,7 @@ from redist.pgas.files.blocks import Columns, Table, width_of, within
 from redist.pgas.files.lines import one_delimiter
 from redist.pgas.files.same_call import WRITING, same_call, says_ours
 from redist.pgas.files.shares import File, teller
+from redist.pgas.tiles.kinds import file_kind
 from redist.pgas.tiles.layouts import line_mesh
 from redist.runtime.files.new_file import new_file
 
@@ -151,9 +152,9 @@ def _format(kind: np.dtype[Any], fmt: str | None) -> Callable[[Values], Iterable
     """
     if fmt is not None:
         return lambda values: map(fmt.__mod__, values.tolist())
-    if kind.kind == "b":
+    if file_kind(kind) == "b":
         return lambda values: map(repr, values.view(np.uint8).tolist())
-    if kind.kind == "f" and kind.itemsize != 8:
+    if file_kind(kind) == "f" and kind.itemsize != 8:
         return lambda values: values.astype("U").tolist()
     return lambda values: map(repr, values.tolist())
 

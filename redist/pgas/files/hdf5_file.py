@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from redist.errors import ReadError
 from redist.layout.tiles import Box
 from redist.pgas.files.heads import KINDS, ArrayHead, StoreHead, need, xarray_fill
+from redist.pgas.tiles.kinds import file_kind
 
 Values = NDArray[Any]
 OWN = {
@@ -88,13 +89,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return value
     array = np.asarray(value)
-    if array.dtype.kind in "OSU" and array.dtype.kind != "O":
+    if file_kind(array.dtype) in "OSU" and file_kind(array.dtype) != "O":
         return _texts(array.tolist())
-    if array.dtype.kind == "O":
+    if file_kind(array.dtype) == "O":
         listed = array.tolist()
         every = listed if isinstance(listed, list) else [listed]
         return _texts(listed) if all(isinstance(one, (str, bytes)) for one in every) else None
-    return array.tolist() if array.dtype.kind in KINDS[:4] else None
+    return array.tolist() if file_kind(array.dtype) in KINDS[:4] else None
 
 
 def _texts(value: Any) -> Any:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from redist.errors import ReadError, RedistError
 from redist.layout.tiles import Box
+from redist.pgas.tiles.kinds import file_kind
 from redist.text.extras import install_line
 
 Values = NDArray[Any]
@@ -112,7 +113,7 @@ def kind_in_the_way(path: Path) -> str | None:
 
 def check_elements(path: str, name: str, dtype: np.dtype[Any], option: str = "") -> None:
     """**Local.** Raise unless elements have one size in bytes; ``option`` is what leaves an array out."""
-    if dtype.kind not in KINDS or dtype.hasobject:
+    if file_kind(dtype) not in KINDS or dtype.hasobject:
         hint = f"; {option}[{name!r}] leaves it out" if option and name else ""
         raise ReadError(
             f"cannot read {name or 'the array'} of {path!r}: it holds {dtype}, and not numbers{hint}"
@@ -129,7 +130,7 @@ def xarray_fill(value: Any, dtype: np.dtype[Any]) -> Any:
     def packed(part: float) -> str:
         return base64.standard_b64encode(np.float64(part).astype("<f8").tobytes()).decode()
 
-    match dtype.kind:
+    match file_kind(dtype):
         case "b":
             return bool(value)
         case "i" | "u":

@@ -29,6 +29,7 @@ from redist.pgas.files.shares import (
     together,
 )  # fmt: skip
 from redist.pgas.global_array import Array
+from redist.pgas.tiles.kinds import file_kind
 from redist.pgas.tiles.tiled import own_box
 from redist.runtime.files.new_file import new_file
 from redist.runtime.ranks.world import Comm, comm_or_world
@@ -106,7 +107,7 @@ def head_of(path: Path) -> NpyHead:
             shape, by_columns, dtype = reads[version](file)
         except (ValueError, ReadError) as problem:
             raise ReadError(f"cannot read {str(path)!r} as a file of NumPy: {problem}") from None
-        if dtype.hasobject or dtype.names is not None or dtype.kind not in "biufc":
+        if dtype.hasobject or dtype.names is not None or file_kind(dtype) not in "biufc":
             raise ReadError(f"cannot read {str(path)!r}: it holds {dtype}, and not numbers")
         offset = file.tell()
         have = os.fstat(file.fileno()).st_size - offset
@@ -167,7 +168,7 @@ def write_npy(
     If a rank fails, all raise the same :class:`~redist.WriteError`, and an existing file is unchanged.
     """
     a = must_be_written(file, a)
-    if a.dtype.kind not in "biufc":
+    if file_kind(a.dtype) not in "biufc":
         raise ArgumentTypeError(
             f"cannot write {a.type} as a file of NumPy: NumPy has no name for {a.type.dtype}; "
             "pgas.astype(a, pgas.float32) has one"

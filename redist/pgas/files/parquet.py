@@ -24,6 +24,7 @@ from redist.pgas.files.shares import (
     together,
 )  # fmt: skip
 from redist.pgas.global_array import Array
+from redist.pgas.tiles.kinds import file_kind, promote
 from redist.runtime.files.new_file import NewFile, new_file
 from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -60,7 +61,7 @@ def read_parquet(
     head = look(comm, file, lambda: head_of(file))
     names = _chosen(os.fspath(file), head, columns)
     kinds = [np.dtype(str(head.columns[name])) for name in names]
-    kind = np.result_type(*kinds) if dtype is None else np.dtype(dtype)
+    kind = promote(*kinds) if dtype is None else np.dtype(dtype)
     target = wanted.check((sum(head.groups), len(names)), kind)
     owners = _owners(head.groups, comm.size)
     counts = np.bincount(owners, weights=head.groups, minlength=comm.size).astype(int).tolist()
@@ -101,7 +102,7 @@ def _dtype_of(kind: Any) -> str | None:
         str(kind), str(kind)
     )
     try:
-        return name if np.dtype(name).kind in "biuf" else None
+        return name if file_kind(np.dtype(name)) in "biuf" else None
     except TypeError:
         return None
 
@@ -147,7 +148,7 @@ def _fill(local: Values, file: File, groups: list[int], names: list[str]) -> Non
             table = opened.read_row_group(group, columns=names, use_threads=False)
             for i, name in enumerate(names):
                 column = table.column(name)
-                if column.null_count and local.dtype.kind != "f":
+                if column.null_count and file_kind(local.dtype) != "f":
                     raise ReadError(
                         f"cannot read column {name!r} of {os.fspath(file)!r} as {local.dtype}: values are "
                         "missing; dtype=float reads them as nan"

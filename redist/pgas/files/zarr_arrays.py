@@ -28,6 +28,7 @@ from redist.pgas.files.shares import (
 )
 from redist.pgas.files.workers import Workers, default_threads
 from redist.pgas.global_array import Array
+from redist.pgas.tiles.kinds import file_kind
 from redist.pgas.tiles.layouts import dtype_of, line_mesh
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.units import ceil_div
@@ -108,7 +109,7 @@ def _chosen(store: StoreHead, name: str | None, kind: str) -> ArrayHead:
         have = "one array, which has no name" if names == [""] else ", ".join(names) or "no arrays"
         raise ReadError(f"cannot read {what} of {store.path!r}: it has {have}; give name=")
     check_elements(store.path, wanted, found[0].dtype)
-    if found[0].dtype.kind not in "biufc":
+    if file_kind(found[0].dtype) not in "biufc":
         raise ReadError(
             f"cannot read {wanted or 'the array'} of {store.path!r}: it holds {found[0].dtype}, and not "
             "numbers"

@@ -21,6 +21,7 @@ from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import File, teller
 from redist.pgas.files.workers import Workers
 from redist.pgas.global_array import Array
+from redist.pgas.tiles.kinds import file_kind
 from redist.pgas.tiles.move import as_plain, resolve_pending
 from redist.runtime.files.disk import make_folders
 from redist.runtime.files.new_file import new_tree
@@ -50,7 +51,7 @@ def write_zarr(
     fails, all raise the same :class:`~redist.WriteError`, and an existing store is unchanged.
     """
     a = must_be_written(file, a)
-    if a.dtype.kind not in "biufc":
+    if file_kind(a.dtype) not in "biufc":
         raise ArgumentTypeError(
             f"cannot write {a.type} to a Zarr store: NumPy has no name for {a.type.dtype}; "
             "pgas.astype(a, pgas.float32) has one"

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from redist.errors import ArgumentError, MemoryLimitError, ReadError, RedistError, error_in_words
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import grid as grid_of
-from redist.pgas.conversion import must_have_arithmetic
 from redist.pgas.creation import make
 from redist.pgas.files.blocks import LEAST_BYTES, LIMIT_BYTES
 from redist.pgas.files.shares import Wanted, together
@@ -146,7 +145,6 @@ def take_blocks(
     comm, say, error = wanted.comm, None, None
     try:
         blocks = find()
-        must_have_arithmetic(blocks.dtype)
         target = wanted.check(blocks.shape, blocks.dtype)
         limit = _limit(what, blocks, limit_bytes)
         say = f"{target} on {target.mesh} in blocks of {blocks.sizes} within {format_bytes(limit)}"

@@ -17,6 +17,7 @@ from redist.errors import CaptureError
 from redist.pgas.ghosts.stand_ins import VIEWS, look_at, pretend
 from redist.pgas.ghosts.tape import RETURN_IT, Ref, Tape, TaskKind
 from redist.pgas.structures import replaced
+from redist.pgas.tiles.kinds import number_kind
 
 AnyArray = NDArray[Any]
 
@@ -82,7 +83,7 @@ class Ghost(NDArrayOperatorsMixin):
 
     @property
     def real(self) -> Any:
-        return self._view(np.real) if self.dtype.kind == "c" else self
+        return self._view(np.real) if number_kind(self.dtype) == "c" else self
 
     @property
     def imag(self) -> Any:
@@ -187,7 +188,7 @@ class Ghost(NDArrayOperatorsMixin):
             first, second = (one.root if isinstance(one, Ghost) else None for one in args[:2])
             return first is not None and first == second
         if function is np.iscomplexobj:
-            return self.dtype.kind == "c"
+            return number_kind(self.dtype) == "c"
         if function is np.split:
             return _split(self, *args[1:], **options)
         return call(function, args, options)
@@ -282,7 +283,7 @@ def reshaped(tile: Any, shape: Any) -> Any:
 
 
 def _is_truth(one: Any) -> bool:
-    return isinstance(one, Ghost) and one.dtype.kind == "b"
+    return isinstance(one, Ghost) and number_kind(one.dtype) == "b"
 
 
 def _fill(tile: AnyArray, value: Any) -> None:

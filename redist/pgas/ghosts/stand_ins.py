@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from redist.errors import CaptureError
 from redist.pgas.structures import found_in, replaced
+from redist.pgas.tiles.kinds import number_kind, promote
 
 AnyArray = NDArray[Any]
 
@@ -85,7 +86,7 @@ class Sizes:
 
 def _values(shape: Sequence[int], dtype: np.dtype[Any]) -> AnyArray:
     """Values that functions can use: random where they have fractions, else 0, an index of anything."""
-    if dtype.kind not in "fc":
+    if number_kind(dtype) not in "fc":
         return np.zeros(shape, dtype)
     return (0.5 + np.random.default_rng(0).random(shape)).astype(dtype)
 
@@ -121,28 +122,28 @@ def _joined(arrays: Sequence[AnyArray], axis: int = 0) -> AnyArray:
     at = axis % first.ndim
     n = sum(one.shape[at] for one in arrays)
     shape = [n if dim == at else size for dim, size in enumerate(first.shape)]
-    return pretend(shape, np.result_type(*(one.dtype for one in arrays)))
+    return pretend(shape, promote(*(one.dtype for one in arrays)))
 
 
 def _stacked(arrays: Sequence[AnyArray], axis: int = 0) -> AnyArray:
     shape = list(arrays[0].shape)
     shape.insert(axis % (len(shape) + 1), len(arrays))
-    return pretend(shape, np.result_type(*(one.dtype for one in arrays)))
+    return pretend(shape, promote(*(one.dtype for one in arrays)))
 
 
 def _transformed(x: AnyArray, n: int | None = None, axis: int = -1, norm: Any = None) -> AnyArray:
     size = x.shape[axis] if n is None else n
-    return _with_size(x, axis, size, np.result_type(x.dtype, np.complex64))
+    return _with_size(x, axis, size, promote(x.dtype, np.complex64))
 
 
 def _half_transformed(x: AnyArray, n: int | None = None, axis: int = -1, norm: Any = None) -> Any:
     size = x.shape[axis] if n is None else n
-    return _with_size(x, axis, size // 2 + 1, np.result_type(x.dtype, np.complex64))
+    return _with_size(x, axis, size // 2 + 1, promote(x.dtype, np.complex64))
 
 
 def _back_from_half(x: AnyArray, n: int | None = None, axis: int = -1, norm: Any = None) -> Any:
     size = 2 * (x.shape[axis] - 1) if n is None else n
-    return _with_size(x, axis, size, np.zeros(0, np.result_type(x.dtype, np.complex64)).real.dtype)
+    return _with_size(x, axis, size, np.zeros(0, promote(x.dtype, np.complex64)).real.dtype)
 
 
 def _with_size(x: AnyArray, axis: int, n: int, dtype: Any) -> AnyArray:
@@ -170,11 +171,11 @@ def _differences(x: AnyArray, n: int = 1, axis: int = -1) -> AnyArray:
 
 
 def _triangular(x: AnyArray, **options: Any) -> AnyArray:
-    return pretend(x.shape, np.result_type(x.dtype, np.float32))
+    return pretend(x.shape, promote(x.dtype, np.float32))
 
 
 def _crossed(a: AnyArray, b: AnyArray, **axes: Any) -> AnyArray:
-    return pretend(np.broadcast_shapes(a.shape, b.shape), np.result_type(a.dtype, b.dtype))
+    return pretend(np.broadcast_shapes(a.shape, b.shape), promote(a.dtype, b.dtype))
 
 
 RULES: dict[Callable[..., Any], Callable[..., AnyArray]] = {

@@ -16,6 +16,7 @@ from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, TaskKind
 from redist.pgas.global_array import Array
 from redist.pgas.memory import TileMemory, memory_for
 from redist.pgas.structures import replaced
+from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import (
     OUTSIDE,
@@ -153,7 +154,7 @@ class GhostTraffic(WrappedTraffic):
         """The ghost of the tile that a move gives; None on a rank that gets none."""
         if move.shape is None:
             return None
-        like = pretend(move.shape, move.target.dtype.to_numpy())
+        like = pretend(move.shape, tile_dtype(move.target.dtype))
         return _kind(move.memory)(like, self.tape)
 
     def start(self, move: TileMove, comm: Comm) -> NoReturn:

@@ -24,6 +24,7 @@ from redist.pgas.tiles.arguments import check_arrays, dim_of, takes_array
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import copy_to_host, in_memory, to_device
+from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.tiles.layouts import dtype_of, make_type, operand_type
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
@@ -133,7 +134,7 @@ def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Til
     if x.tile is None:
         return None
     own = (*x.tile.shape[:dim], counts[x.comm.rank], *x.tile.shape[dim + 1 :])
-    return x.memory.empty(own, t.dtype.to_numpy(), worst)
+    return x.memory.empty(own, tile_dtype(t.dtype), worst)
 
 
 def _compress(tile: Tile, keep: Tile, dim: int, out: Tile) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import ArgumentError, IndexKeyError
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import Shape
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.copies.gpu_arrays import is_device
@@ -128,9 +129,9 @@ def _plain(one: Any) -> Any:
         one = np.asarray(one)
         one = one.astype(np.int64) if one.size == 0 else one
     if isinstance(one, (np.ndarray, Tiled)):
-        if one.dtype.kind == "b":
+        if number_kind(one.dtype) == "b":
             return one
-        if one.dtype.kind not in "iu":
+        if number_kind(one.dtype) not in "iu":
             raise IndexKeyError(
                 f"cannot index by an array of {one.dtype}: use integers or booleans"
                 f"{_of_columns(*one.flat) if isinstance(one, np.ndarray) else ''}"
@@ -160,13 +161,13 @@ def _of_columns(*names: Any) -> str:
 def _n_dims(one: Any) -> int:
     if one is None or one is Ellipsis:
         return 0
-    if isinstance(one, (np.ndarray, Tiled)) and one.dtype.kind == "b":
+    if isinstance(one, (np.ndarray, Tiled)) and number_kind(one.dtype) == "b":
         return one.ndim
     return 1
 
 
 def _items(one: Any, dim: int, shape: Shape) -> list[Item]:
-    if not isinstance(one, (np.ndarray, Tiled)) or one.dtype.kind != "b":
+    if not isinstance(one, (np.ndarray, Tiled)) or number_kind(one.dtype) != "b":
         return [_item(one, dim, shape)]
     dims = tuple(range(dim, dim + one.ndim))
     sizes = tuple(shape[i] for i in dims)

@@ -30,6 +30,7 @@ from redist.pgas.products.contract_layout import (
 from redist.pgas.products.einsum import sum_products
 from redist.pgas.products.streaming import choose_stream, paired_blocks
 from redist.pgas.reductions.named import grown_dtype
+from redist.pgas.reductions.reduce import rounded_once
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
@@ -40,6 +41,7 @@ from redist.pgas.tiles.arranging import (
 )
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import check_alike
+from redist.pgas.tiles.kinds import computing, number_kind
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.select import new_tile
@@ -208,7 +210,7 @@ def ein(
     gone = [label for label in sizes if label not in output]
     joined, dtype = _traced(what, join, operands)
     if agg in ("max", "min") and gone:
-        if dtype.kind == "c":
+        if number_kind(dtype) == "c":
             raise ArgumentTypeError(
                 f"cannot {what}: values of {dtype} have no {agg}; join them to real ones"
             )
@@ -222,8 +224,10 @@ def ein(
     if gone and agg == "sum" and joined.is_product and result == dtype:
         return sum_products(items, output)
     labels = tuple(own for _, own in items)
-    join_of = BlockedEin(what, joined, labels, dtype_of(result), output, agg)
-    return join_of([x for x, _ in items])
+    wide = computing(result) if gone and agg in ("sum", "prod") else result
+    join_of = BlockedEin(what, joined, labels, dtype_of(wide), output, agg)
+    out = join_of([x for x, _ in items])
+    return out if wide == result else rounded_once(out, result)
 
 
 def _check(what: str, subscripts: Any, operands: tuple[Any, ...], agg: Any) -> None:

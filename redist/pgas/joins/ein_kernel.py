@@ -12,6 +12,7 @@ import numpy as np
 
 from redist.pgas.joins.trace_join import Join, Room
 from redist.pgas.products.contract_layout import Labels, sizes_of
+from redist.pgas.reductions.in_blocks import prod_in_f32, sum_in_f32
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.copies.gpu_arrays import is_device
@@ -24,6 +25,8 @@ from redist.runtime.cuda.arrays import fill_with
 COMBINING: dict[Callable[..., Any], np.ufunc] = {
     np.sum: np.add,
     np.prod: np.multiply,
+    sum_in_f32: np.add,
+    prod_in_f32: np.multiply,
     np.max: np.maximum,
     np.min: np.minimum,
     np.any: np.logical_or,

@@ -14,6 +14,7 @@ from redist.errors import ArgumentError, ArgumentTypeError, CaptureError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
 from redist.pgas.elementwise.on_device import compute
+from redist.pgas.elementwise.rounded import Rounded
 from redist.pgas.elementwise.standard_limits import FUNCTIONS, takes_out
 from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.stand_ins import PretendedRanks, pretend
@@ -117,7 +118,7 @@ class Join:
             function, args = step.function, step.args
             if function is compute:
                 function, args = args[0], tuple(args[1])
-            if function is not np.multiply:
+            if getattr(function, "function", function) is not np.multiply:  # or rounded
                 return False
             used += [one.number if isinstance(one, Ref) else -1 for one in args]
         made = [step.out for step in self.steps]
@@ -221,6 +222,8 @@ def is_element_wise(function: Callable[..., Any]) -> bool:
     """**Local.** Whether a function of tiles gives one element for one of each operand."""
     if isinstance(function, np.ufunc):
         return function.signature is None and function.nout == 1
+    if isinstance(function, Rounded):
+        return is_element_wise(function.function)
     return function in ELEMENT_WISE
 
 

@@ -14,6 +14,7 @@ from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply
+from redist.pgas.elementwise.in_f32 import gives_f32, in_f32
 from redist.pgas.global_array import Array
 from redist.pgas.linalg import tall_qr
 from redist.pgas.linalg.equations import is_large, solve_by_panels
@@ -22,13 +23,13 @@ from redist.pgas.linalg.matrices import (
     identity_like,
     make_whole,
     per_matrix,
-    real_dtype,
 )
 from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.shapes.repeat import broadcast_to
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.kinds import complex_dtype, float_limits, real_dtype
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 
@@ -62,6 +63,7 @@ class Svd(NamedTuple):
     Vh: Array
 
 
+@gives_f32
 @asked
 @in_memory
 def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
@@ -80,6 +82,7 @@ def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
     return Qr(*per_matrix("qr", function, x, [((m, k), x.dtype), ((k, n), x.dtype)]))
 
 
+@gives_f32
 @asked
 @in_memory
 def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
@@ -98,6 +101,7 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
     )
 
 
+@gives_f32
 @asked
 @in_memory
 def svdvals(x: T, /) -> T:
@@ -109,6 +113,7 @@ def svdvals(x: T, /) -> T:
     return per_matrix("svdvals", np.linalg.svdvals, x, [((k,), real_dtype(x.dtype))])[0]
 
 
+@gives_f32
 @asked
 @in_memory
 def cholesky(x: T, /, *, upper: bool = False) -> T:
@@ -118,6 +123,7 @@ def cholesky(x: T, /, *, upper: bool = False) -> T:
     return per_matrix("cholesky", function, x, [(x.shape[-2:], x.dtype)])[0]
 
 
+@in_f32
 @asked
 @in_memory
 def det(x: T, /) -> T:
@@ -126,6 +132,7 @@ def det(x: T, /) -> T:
     return per_matrix("det", np.linalg.det, x, [((), x.dtype)])[0]
 
 
+@in_f32
 @asked
 @in_memory
 def slogdet(x: Array, /) -> Slogdet:
@@ -135,6 +142,7 @@ def slogdet(x: Array, /) -> Slogdet:
     return Slogdet(*per_matrix("slogdet", lambda tile: tuple(np.linalg.slogdet(tile)), x, ends))
 
 
+@in_f32
 @asked
 @in_memory
 def inv(x: T, /) -> T:
@@ -145,6 +153,7 @@ def inv(x: T, /) -> T:
     return per_matrix("inv", np.linalg.inv, x, [(x.shape[-2:], x.dtype)])[0]
 
 
+@gives_f32
 @asked
 @in_memory
 def eigh(x: Array, /) -> Eigh:
@@ -155,6 +164,7 @@ def eigh(x: Array, /) -> Eigh:
     return Eigh(*per_matrix("eigh", lambda tile: tuple(np.linalg.eigh(tile)), x, ends))
 
 
+@gives_f32
 @asked
 @in_memory
 def eigvalsh(x: T, /) -> T:
@@ -164,6 +174,7 @@ def eigvalsh(x: T, /) -> T:
     return per_matrix("eigvalsh", np.linalg.eigvalsh, x, ends)[0]
 
 
+@gives_f32
 @asked
 @in_memory
 def eig(x: Array, /) -> Eigh:
@@ -172,7 +183,7 @@ def eig(x: Array, /) -> Eigh:
     For symmetric and Hermitian matrices prefer :func:`eigh`.
     """
     check_matrices("eig", x, square=True)
-    n, kind = x.shape[-1], np.result_type(x.dtype, np.complex64)
+    n, kind = x.shape[-1], complex_dtype(x.dtype)
 
     def both(tile: Tile) -> tuple[Tile, ...]:
         return tuple(part.astype(kind) for part in np.linalg.eig(tile))
@@ -180,16 +191,18 @@ def eig(x: Array, /) -> Eigh:
     return Eigh(*per_matrix("eig", both, x, [((n,), kind), ((n, n), kind)]))
 
 
+@gives_f32
 @asked
 @in_memory
 def eigvals(x: T, /) -> T:
     """**Collective.** Complex eigenvalues of any square matrices, in no order."""
     check_matrices("eigvals", x, square=True)
-    kind = np.result_type(x.dtype, np.complex64)
+    kind = complex_dtype(x.dtype)
     function = lambda tile: np.linalg.eigvals(tile).astype(kind)  # noqa: E731
     return per_matrix("eigvals", function, x, [((x.shape[-1],), kind)])[0]
 
 
+@in_f32
 @asked
 @in_memory
 def pinv(x: T, /, *, rtol: Any = None) -> T:
@@ -211,6 +224,7 @@ def _per_stack(x: Tiled, value: Any) -> float | Tile | None:
     return move(broadcast_to(value, stack.shape), stack).tile
 
 
+@in_f32
 @asked
 @in_memory
 def matrix_rank(x: T, /, *, rtol: Any = None) -> T:
@@ -219,7 +233,7 @@ def matrix_rank(x: T, /, *, rtol: Any = None) -> T:
     values = svdvals(x)
     if values.shape[-1] == 0:
         return reductions.count_nonzero(values, axis=-1)
-    factor = float(np.finfo(values.dtype).eps) * max(x.shape[-2:]) if rtol is None else rtol
+    factor = float(float_limits(values.dtype).eps) * max(x.shape[-2:]) if rtol is None else rtol
     factor = expand_dims(factor, axis=-1) if isinstance(factor, Tiled) else float(factor)
     least = apply(np.multiply, reductions.max(values, axis=-1, keepdims=True), factor)
     return reductions.count_nonzero(apply(np.greater, values, least), axis=-1)

@@ -16,6 +16,7 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.linalg import tall_qr
 from redist.pgas.linalg.matrices import check_matrices, make_whole, refuse_together, run_together
 from redist.pgas.memory import SHARED_FROM, as_tile
@@ -24,6 +25,7 @@ from redist.pgas.shapes.permute import expand_dims, squeeze
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.kinds import float_limits, number_kind, promote
 from redist.pgas.tiles.layouts import dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
@@ -34,6 +36,7 @@ WHOLE_BYTES = 2**26
 """A matrix that is to be solved may be whole on every rank up to this size."""
 
 
+@in_f32
 @asked
 @in_memory
 def solve(x1: T, x2: T, /) -> T:
@@ -47,8 +50,8 @@ def solve(x1: T, x2: T, /) -> T:
     vector = x2.ndim == 1
     if x2.shape[0 if vector else -2] != x1.shape[-1]:
         raise ArgumentError(f"cannot solve shapes {x1.shape} and {x2.shape}: the rows differ")
-    dtype = np.result_type(x1.dtype, x2.dtype)
-    if dtype.kind not in "fc":
+    dtype = promote(x1.dtype, x2.dtype)
+    if number_kind(dtype) not in "fc":
         raise ArgumentTypeError(f"cannot solve with {dtype}: need floating-point numbers")
     if x1.ndim == 2 and x2.ndim <= 2 and x1.size and x2.size and is_large(x1):
         a, sides = astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
@@ -96,6 +99,7 @@ def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> 
     )
 
 
+@in_f32
 @asked
 @in_memory
 def lstsq(a: T, b: T, /) -> T:
@@ -111,10 +115,10 @@ def lstsq(a: T, b: T, /) -> T:
             f"cannot solve the least squares of shapes {a.shape} and {b.shape}: "
             "need one tall matrix and as many right sides of its length"
         )
-    dtype = np.result_type(a.dtype, b.dtype)
+    dtype = promote(a.dtype, b.dtype)
     a, b = astype(a, dtype, copy=False), astype(b, dtype, copy=False)
     q, r = tall_qr.qr(a)
-    q = apply(np.conjugate, q) if dtype.kind == "c" else q
+    q = apply(np.conjugate, q) if number_kind(dtype) == "c" else q
     labels = ("row",) if b.ndim == 1 else ("row", "side")
     y = contract(q, b, ("row", "k"), labels, ("k", *labels[1:]), "lstsq")
     return solve(r, y)
@@ -222,7 +226,7 @@ class _Solving:
             )
         if self.diagonal and self.diagonal[0] is not None:
             size = np.abs(np.concatenate([np.diagonal(r) for r in self.diagonal]))
-            singular = not size.min() > np.finfo(size.dtype).eps * size.max()
+            singular = not size.min() > float_limits(size.dtype).eps * size.max()
         else:
             singular = False
         refuse_together("solve", self.a, singular)

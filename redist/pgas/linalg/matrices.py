@@ -13,6 +13,7 @@ from redist.pgas.creation import make
 from redist.pgas.memory import as_tile
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.devices import kind_of
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
@@ -40,7 +41,7 @@ def check_matrices(name: str, x: Any, *, square: bool = False, floating: bool = 
         raise ArgumentError(
             f"cannot use matrices of {x.shape[-2]} x {x.shape[-1]} in {name}: need square ones"
         )
-    if floating and x.dtype.kind not in "fc":
+    if floating and number_kind(x.dtype) not in "fc":
         raise ArgumentTypeError(
             f"cannot use matrices of {x.dtype} in {name}: need floating-point numbers"
         )
@@ -144,8 +145,3 @@ def _type(x: Tiled, shape: tuple[int, ...], dtype: Any) -> ArrayType:
 def _as_result(value: Any, x: Tiled, shape: tuple[int, ...], dtype: Any) -> Tile:
     assert x.tile is not None
     return as_tile(value, dtype).reshape((*x.tile.shape[:-2], *shape))
-
-
-def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of absolute values."""
-    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype

@@ -11,13 +11,15 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.linalg.decompositions import svdvals
-from redist.pgas.linalg.matrices import check_matrices, real_dtype
+from redist.pgas.linalg.matrices import check_matrices
 from redist.pgas.memory import as_tile
 from redist.pgas.reductions.reduce import reduced_type
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dims_of
 from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.kinds import array_dtype, number_kind, real_dtype
 from redist.pgas.tiles.layouts import free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T
@@ -25,13 +27,14 @@ from redist.pgas.tiles.tiled import T
 Order = float | str
 
 
+@in_f32
 def vector_norm(
     x: T, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
     ord: float = 2,
 ) -> T:  # fmt: skip
     """**Collective** if the root of a cut sum is taken. The norm over dims; ord is a number or inf."""
     check_arrays("vector_norm", x)
-    if x.dtype.kind not in "fc":
+    if number_kind(x.dtype) not in "fc":
         raise ArgumentTypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
     dims = dims_of(axis, x.ndim)
     here = x.type.pending_op is None and not any(x.type.dims[i] for i in dims)
@@ -56,6 +59,7 @@ def vector_norm(
     return apply(np.power, reductions.sum(powers, dtype=size.dtype, **where), 1.0 / ord)
 
 
+@in_f32
 def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -> T:
     """**Collective** if rows or columns are cut. The norm of each matrix of a stack."""
     check_matrices("matrix_norm", x)
@@ -99,7 +103,7 @@ def local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
         tile = np.linalg.norm(x.tile if x.ndim == 1 else x.tile.reshape(-1))  # the quickest
     else:
         tile = np.linalg.vector_norm(x.tile, axis=dims, keepdims=keepdims)
-    return x.new(t, as_tile(tile, t.dtype.to_numpy()))
+    return x.new(t, as_tile(tile, array_dtype(t.dtype)))
 
 
 def _absolute(x: T) -> T:

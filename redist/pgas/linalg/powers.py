@@ -13,6 +13,7 @@ from redist.pgas import reductions
 from redist.pgas.creation import eye, zeros
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.elementwise.binary import where
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.global_array import Array
 from redist.pgas.linalg.decompositions import inv
 from redist.pgas.linalg.matrices import check_matrices, identity_like
@@ -23,11 +24,13 @@ from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike, kind_of
+from redist.pgas.tiles.kinds import promote
 from redist.pgas.tiles.layouts import dtype_of, free_dims, meet, operand_type, with_dtype
-from redist.pgas.tiles.move import move
+from redist.pgas.tiles.move import move, paid
 from redist.pgas.tiles.tiled import T
 
 
+@in_f32
 def matrix_power(x: T, n: int, /) -> T:
     """**Collective** if operands must move. Multiply square matrices with themselves."""
     check_matrices("matrix_power", x, square=True, floating=False)
@@ -61,6 +64,7 @@ def diag(v: Array, /, k: int = 0) -> Array:
     a mask of 1 byte each on the way.
     """
     check_arrays("diag", v)
+    v = paid(v)
     if v.ndim == 2:
         return diagonals.diagonal(v, 0, 1, k)
     if v.ndim != 1:
@@ -74,12 +78,14 @@ def diag(v: Array, /, k: int = 0) -> Array:
     return where(mask, v, v.dtype.type(0))
 
 
+@in_f32
 def trace(x: T, /, *, offset: int = 0, dtype: Any = None) -> T:
     """**Collective** if rows and columns are cut. Sum the diagonals of a stack of matrices."""
     check_matrices("trace", x, floating=False)
     return reductions.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
+@in_f32
 @asked
 def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
     """**Collective** if operands must move. Cross products of vectors of 3 elements."""
@@ -93,7 +99,7 @@ def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
     together = meet((x1.type, x2.type))[-1]
     end = free_dims(together, frozenset({axis % together.ndim}))
     a, b = (move(x, operand_type(x.type, end)) for x in (x1, x2))
-    dtype = np.result_type(a.dtype, b.dtype)
+    dtype = promote(a.dtype, b.dtype)
     t = with_dtype(end, dtype_of(dtype))
     if a.tile is None or b.tile is None:
         return a.new(t, None)

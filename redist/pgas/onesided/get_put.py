@@ -42,6 +42,7 @@ from redist.errors import ArgumentTypeError, RequestError
 from redist.pgas.onesided.address_space import NAMES, ArrayAccess
 from redist.pgas.onesided.epochs import begin
 from redist.pgas.onesided.index_selection import select
+from redist.pgas.tiles.kinds import can_cast, promote
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.tokens import EpochEvent
 
@@ -94,7 +95,7 @@ def accumulate(a: Tiled, index: Any, values: Any, op: str = "sum") -> None:
         if space.type.dtype.extended_name is not None:
             raise RequestError(f"cannot accumulate {space.type.dtype}: NumPy has no sums of it")
         values = values if isinstance(values, (bool, int, float, complex)) else np.asarray(values)
-        if not np.can_cast(np.result_type(space.dtype, values), space.dtype, "same_kind"):
+        if not can_cast(promote(space.dtype, values), space.dtype, "same_kind"):
             kind = getattr(values, "dtype", type(values).__name__)
             raise ArgumentTypeError(
                 f"cannot accumulate {kind} into {space.type}: it would lose its kind"

@@ -15,6 +15,7 @@ from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.indexing import dispatch
 from redist.pgas.memory import as_tile
 from redist.pgas.ordering.sorting import sort
@@ -24,6 +25,7 @@ from redist.pgas.tiles.arguments import check_arrays, kind_of_value
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.kinds import number_kind, promote
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
@@ -38,6 +40,7 @@ SMALL_BYTES = 2**20
 INT = np.dtype(np.int64)
 
 
+@in_f32
 @asked
 @in_memory
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
@@ -84,6 +87,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     return x2.new(t, tile)
 
 
+@in_f32
 def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Any:
     """**Collective** if edges are a global array. Find between which edges values lie, as ``numpy.digitize``.
 
@@ -93,7 +97,7 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Any:
     """
     near = x if isinstance(x, Tiled) else bins
     check_arrays("digitize", near)
-    if near is x and x.dtype.kind == "c":
+    if near is x and number_kind(x.dtype) == "c":
         raise ArgumentTypeError(f"cannot use {x.type} in digitize: need real numbers")
     edges = bins if isinstance(bins, Tiled) else _numbers(bins, "digitize")
     if edges.ndim != 1:
@@ -125,6 +129,7 @@ def _must_be_ordered(rises: bool, falls: bool) -> None:
         )
 
 
+@in_f32
 def isin(
     x1: Any, x2: Any, /, *, invert: bool = False, assume_unique: bool = False, kind: str | None = None
 ) -> Any:  # fmt: skip
@@ -138,21 +143,21 @@ def isin(
     check_arrays("isin", near)
     x1 = beside(near, x1, "isin")
     if isinstance(x2, Tiled):
-        if x2.dtype.kind == "c":
+        if number_kind(x2.dtype) == "c":
             raise ArgumentTypeError(f"cannot use {x2.type} as values in isin: need real numbers")
         values: Any = sort(x2 if x2.ndim == 1 else reshape(x2, (x2.size,)))
     else:
         values = _exact(np.unique(_numbers(x2, "isin")), x1.dtype)
     ends = (searchsorted(values, x1, side=side) for side in ("right", "left"))
     found = apply(np.greater, apply(np.subtract, *ends), 0)
-    if np.result_type(x1.dtype, values.dtype).kind in "fc":
+    if number_kind(promote(x1.dtype, values.dtype)) in "fc":
         found = apply(np.logical_and, found, apply(np.equal, x1, x1))  # nan is not found
     return apply(np.logical_not, found) if invert else found
 
 
 def _exact(values: Tile, dtype: np.dtype[Any]) -> Tile:
     """Values that integers of a dtype can have; 64 bits with and without a sign would meet in floats."""
-    if dtype.kind not in "iu" or values.dtype.kind not in "iu":
+    if number_kind(dtype) not in "iu" or number_kind(values.dtype) not in "iu":
         return values
     info = np.iinfo(dtype)
     least, most = (
@@ -165,7 +170,7 @@ def _exact(values: Tile, dtype: np.dtype[Any]) -> Tile:
 def _numbers(values: Any, name: str) -> Tile:
     """Numbers that all ranks have alike, as an array of NumPy."""
     given = np.asarray(values)
-    if given.dtype.kind not in "biufc":
+    if number_kind(given.dtype) not in "biufc":
         raise ArgumentTypeError(
             f"cannot use {kind_of_value(values)} in {name}: need numbers, a list or an array of them"
         )
@@ -194,7 +199,7 @@ def _count_in_tiles(x1: T, x2: T, side: Any) -> T:
 def _in_order(x1: T, sorter: T) -> T:
     """**Collective.** Put x1 in the order of ``sorter``, cut like x1."""
     sorter = resolve_pending(sorter)
-    if sorter.shape != x1.shape or sorter.dtype.kind not in "iu":
+    if sorter.shape != x1.shape or number_kind(sorter.dtype) not in "iu":
         raise ArgumentError(f"cannot sort {x1.shape} by {sorter.dtype} of {sorter.shape}")
     return move(take(x1, sorter), x1.type)
 

@@ -19,10 +19,12 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import coordinates, refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, grid
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.tiles.arguments import dim_of, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
@@ -139,6 +141,7 @@ MOST_GROWTH = 2
 """A dim takes over axes where tiles grow to at most this many times their size."""
 
 
+@in_f32
 @asked
 @takes_array
 @in_memory
@@ -147,6 +150,7 @@ def sort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = Tr
     return _sort(x, "sort", axis, descending, stable)
 
 
+@in_f32
 @asked
 @takes_array
 @in_memory
@@ -202,7 +206,7 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
 
 def _kind(values: Tile, stable: bool) -> Any:
     """The kind of sort: stable only if equal elements can differ, as 0.0 and -0.0."""
-    return "stable" if stable and values.dtype.kind in "fc" else None
+    return "stable" if stable and number_kind(values.dtype) in "fc" else None
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import refined_parts
 from redist.layout.cuts import EvenCut
 from redist.layout.tiles import Ints, grid
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.ordering.sorting import merge_runs
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import left_alone
@@ -51,6 +52,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+@in_f32
 @left_alone
 @takes_array
 @in_memory
@@ -59,6 +61,7 @@ def unique_values(x: T, /) -> T:
     return _count(x).values
 
 
+@in_f32
 @left_alone
 @takes_array
 @in_memory
@@ -67,6 +70,7 @@ def unique_counts(x: Tiled, /) -> UniqueCounts:
     return _count(x)
 
 
+@in_f32
 @left_alone
 @takes_array
 @in_memory
@@ -76,6 +80,7 @@ def unique_inverse(x: Tiled, /) -> UniqueInverse:
     return UniqueInverse(values, inverse)
 
 
+@in_f32
 @left_alone
 @takes_array
 @in_memory

@@ -17,7 +17,9 @@ from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.products.contract_layout import Labels, Product, place, place_within
+from redist.pgas.products.in_f32 import product_in_f32
 from redist.pgas.products.streaming import choose_stream, paired_blocks
+from redist.pgas.reductions.reduce import rounded_once
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     ChosenTypes,
@@ -26,18 +28,31 @@ from redist.pgas.tiles.arranging import (
     with_places,
 )
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import Shape
-from redist.pgas.tiles.move import move
+from redist.pgas.tiles.kinds import (
+    array_dtype,
+    computing,
+    is_half,
+    number_kind,
+    promote,
+    refuse_if_stored,
+)
+from redist.pgas.tiles.layouts import Shape, dtype_of, with_dtype
+from redist.pgas.tiles.move import cast_tile, move, paid
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.products import multiply_stacks
+from redist.runtime.cuda.products import multiply_on_gpu
 
 if TYPE_CHECKING:
     from redist.arrange.one_operation import PlacedOperation
 
 
-def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply") -> T:
-    """**Collective** if operands must move. Multiply, and sum over the labels that ``lo`` lacks."""
+def contract(
+    a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multiply", rounds: bool = True
+) -> T:
+    """**Collective** if operands must move. Multiply, and sum over the labels that ``lo`` lacks.
+
+    A result of 16-bit floats is rounded once, or stays f32 if it is not to be rounded here.
+    """
     if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
         raise RequestError(
             f"cannot use arrays on {a.mesh} and on {b.mesh} in {name}: bring them to one mesh with .to(type)"
@@ -45,6 +60,17 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     memory = a.memory
     if b.memory is not memory:
         check_alike(name, a, b)
+    dtype = promote(a.dtype, b.dtype)
+    refuse_if_stored(f"use {name}", a.dtype, b.dtype)
+    a, b = paid(a), paid(b)
+    if is_half(dtype) and rounds:
+        return rounded_once(_contract(a, b, la, lb, lo, name, dtype), dtype)
+    return _contract(a, b, la, lb, lo, name, computing(dtype))
+
+
+def _contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str, dtype: np.dtype[Any]) -> T:
+    """**Collective** if operands must move. Multiply; of 16-bit floats, what is pending stays f32."""
+    memory = a.memory
     if (arranger := current_arranger()) is not None and arranger.wants(memory):
         made: T = arranger.call(_arranged(a, b, la, lb, lo, name), [a, b])
         return made
@@ -52,6 +78,13 @@ def contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str = "multip
     fitting = place_within(a, product, found)
     if fitting is not found:
         found, streamed = fitting, choose_stream(product, fitting)
+    if (
+        is_half(dtype)
+        and streamed is None
+        and not memory.is_ghost
+        and found.result.pending_op is None
+    ):
+        found = replace(found, result=with_dtype(found.result, dtype_of(dtype)))
     return _contract_in(a, b, product, found, streamed)
 
 
@@ -69,7 +102,7 @@ def _arranged(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str) -> Arra
     def run(given: Sequence[Any], made: ArrayType | None) -> Any:
         x, y = given
         if made is None:
-            return contract(x, y, la, lb, lo, name)
+            return _contract(x, y, la, lb, lo, name, x.dtype)
         from redist.arrange.one_operation import PlacedOperation
 
         types = x.type, y.type
@@ -139,7 +172,7 @@ def multiply(
     memory: TileMemory,
 ) -> Tile:
     """**Local.** Multiply two tiles, by matrix products if there is something to contract."""
-    dtype = result.dtype.to_numpy()
+    dtype = array_dtype(result.dtype)
     if x.shape[:-2] == y.shape[:-2] and _are_matrices(la, lb, lo):
         shape = x.shape[:-1] if y.ndim == 1 else (*x.shape[:-1], y.shape[-1])
         return _matmul(x, y, shape, dtype, result.tile_bytes, memory)
@@ -153,12 +186,14 @@ def multiply(
     if not inner or not (left or right) or {*left, *right} - {*lo}:
         number = {label: i for i, label in enumerate(dict.fromkeys((*la, *lb)))}
         named = [[number[label] for label in labels] for labels in (la, lb, lo)]
-        truth = dtype.kind == "b" and is_device(x)  # CuPy has no sum of truth values
-        kind = np.dtype(np.int32) if truth else dtype
+        truth = number_kind(dtype) == "b" and is_device(x)  # CuPy has no sum of truth values
+        kind = np.dtype(np.int32) if truth else computing(dtype)
         x, y = x.astype(kind, copy=False), y.astype(kind, copy=False)
         out = as_tile(np.einsum(x, named[0], y, named[1], named[2]))
         if truth:
             return np.not_equal(out, 0)
+        if is_half(dtype):
+            return cast_tile(memory, out, dtype, result.tile_bytes)
         return out if getattr(out.flags, "writeable", True) else out.copy()
     p = _matrices(x, la, batch, left, inner)
     q = _matrices(y, lb, batch, inner, right)
@@ -176,11 +211,17 @@ def _matmul(
     """**Local.** The matrix products of two tiles, in tiles of the right memory."""
     if is_device(x):
         memory.check_room(worst_bytes)
-        if dtype.kind == "b":  # CuPy has no product of truth values
+        if number_kind(dtype) == "b":  # CuPy has no product of truth values
             return np.not_equal(np.matmul(x.astype(np.int32), y.astype(np.int32)), 0)
-        x, y = x.astype(dtype, copy=False), y.astype(dtype, copy=False)
-        stacked = multiply_stacks(x, y)
-        return np.matmul(x, y) if stacked is None else stacked
+        made = multiply_on_gpu(x, y, dtype)
+        if made is not None:
+            return made
+        wide = computing(dtype)
+        out = np.matmul(x.astype(wide, copy=False), y.astype(wide, copy=False))
+        return out if wide == dtype else out.astype(dtype)
+    if is_half(x.dtype) or is_half(y.dtype):
+        out = memory.empty(shape, dtype, worst_bytes)
+        return as_tile(memory.call(product_in_f32, x, y, out=out))
     if math.prod(shape) * dtype.itemsize < SHARED_FROM:
         return as_tile(np.matmul(x, y, dtype=dtype))
     return np.matmul(x, y, out=memory.empty(shape, dtype, worst_bytes), dtype=dtype)

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.shapes.diagonals import diagonal
 from redist.pgas.tiles.arranging import label_dims
+from redist.pgas.tiles.kinds import array_dtype, computing, number_kind, promote
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.plan.rates import ONE_NODE, device_costs
@@ -133,9 +132,12 @@ class Product:
     def of(
         a: ArrayType, b: ArrayType, la: Labels, lb: Labels, lo: Labels, on_device: bool = False
     ) -> Product:
-        """The matrix product of two operands; truth values are not added up, but joined by "or"."""
-        dtype = np.result_type(a.dtype.to_numpy(), b.dtype.to_numpy())
-        op = "max" if dtype.kind == "b" else "sum"
+        """The matrix product of two operands; truth values are not added up, but joined by "or".
+
+        Products of 16-bit floats are added up, and are partial values, in f32.
+        """
+        dtype = computing(promote(array_dtype(a.dtype), array_dtype(b.dtype)))
+        op = "max" if number_kind(dtype) == "b" else "sum"
         return Product((a, b), (la, lb), lo, dtype_of(dtype), op, on_device=on_device)
 
     @property

@@ -23,10 +23,11 @@ from redist.pgas.products.contract_layout import (
     place,
     read_labels,
 )
-from redist.pgas.reductions.reduce import reduce
+from redist.pgas.reductions.reduce import reduce, rounded_once
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.kinds import computing, is_half, promote
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
 
@@ -171,6 +172,7 @@ def sum_products(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> T:
 
     No operand has a label twice. One that has nothing to sum over, in this order, is given back as it is.
     """
+    dtype = promote(*(x.dtype for x, _ in items))
     if len(items) > 1:
         items = [_multiply_all(_sum_lone_labels(items, output), output)]
     x, labels = items[0]
@@ -178,6 +180,8 @@ def sum_products(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> T:
     if gone:
         x = _sum_dims(x, gone)
         labels = tuple(label for label in labels if label in output)
+    if is_half(dtype):
+        x = rounded_once(x, dtype)
     return x if labels == output else permute_dims(x, [labels.index(label) for label in output])
 
 
@@ -201,7 +205,7 @@ def _sum_dims(x: T, dims: list[int]) -> T:
     if op == "max" and any(x.shape[i] == 0 for i in dims):
         return astype(reduce(astype(x, np.int64), "sum", dims, False, np.int64), bool)
     x = resolve_pending(x) if x.type.pending_op != "sum" else x
-    return reduce(x, op, dims, False, x.dtype)
+    return reduce(x, op, dims, False, computing(x.dtype))  # 16-bit floats are rounded at the end
 
 
 def _multiply_all(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> tuple[T, NamedLabels]:
@@ -210,10 +214,11 @@ def _multiply_all(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> tu
     on_device = items[0][0].memory.on_device
     pairs = find_order(terms, output, on_device) if len(items) > 2 else ((0, 1),)
     left: dict[int, tuple[T, NamedLabels]] = dict(enumerate(items))
+    rounds = len(items) == 2
     for number, (i, j) in enumerate(pairs, start=len(items)):
         (a, la), (b, lb) = left.pop(i), left.pop(j)
         needed = {*output, *(label for _, labels in left.values() for label in labels)}
         lo = tuple(label for label in dict.fromkeys((*la, *lb)) if label in needed)
         lo = lo if left else output
-        left[number] = contract(a, b, la, lb, lo, "einsum"), lo
+        left[number] = contract(a, b, la, lb, lo, "einsum", rounds), lo
     return left[number]

@@ -11,12 +11,15 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import leaves_of
-from redist.pgas.elementwise.apply import apply, result_dtype
+from redist.pgas.elementwise.apply import apply
 from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels
+from redist.pgas.products.in_f32 import product_in_f32
+from redist.pgas.reductions.reduce import rounded_once
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.arranging import current_arranger, left_alone
+from redist.pgas.tiles.kinds import array_dtype, can_cast, computing, is_half, number_kind, promote
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.tiled import T, tile_in
@@ -59,8 +62,11 @@ def _by_segments(a: T, b: T) -> T:
     if made is None or a.memory.on_device or current_arranger() is not None:
         return matmul(as_plain(a), as_plain(b))
     if one is None or other is None:
-        return a.new(made, None)
+        return rounded_once(a.new(made, None), promote(a.dtype, b.dtype))
     a.memory.check_room(made.tile_bytes)
+    dtype = promote(a.dtype, b.dtype)
+    if is_half(dtype):
+        return rounded_once(a.new(made, product_in_f32(one, other)), dtype)
     return a.new(made, np.matmul(one, other))
 
 
@@ -74,7 +80,7 @@ def _type_by_segments(a: ArrayType, b: ArrayType) -> ArrayType | None:
     outer = [part.name for part in (*a.dims[0], *b.dims[1], *a.dims[1])]
     if len(set(outer)) < len(outer):
         return None
-    dtype = dtype_of(result_dtype(np.multiply, a.dtype.to_numpy(), b.dtype.to_numpy()))
+    dtype = dtype_of(computing(promote(array_dtype(a.dtype), array_dtype(b.dtype))))
     shape, dims = (a.shape[0], b.shape[1]), (a.dims[0], b.dims[1])
     segments = a.segments_of(0), b.segments_of(1)
     op = "sum" if a.dims[1] else None
@@ -98,12 +104,12 @@ def update_by_product(a: T, other: Any) -> T:
         raise ArgumentError(
             f"cannot update {a.shape} with a product of {out.shape}: it would change"
         )
-    if not np.can_cast(out.dtype, a.dtype, "same_kind"):
+    if not can_cast(out.dtype, a.dtype, "same_kind"):
         raise ArgumentTypeError(f"cannot update an array of {a.dtype} with values of {out.dtype}")
     here = resolve_pending(a)
     out = move(out, with_dtype(here.type, out.type.dtype))
     if here.tile is not None and out.tile is not None:
-        np.copyto(here.tile, out.tile, casting="same_kind")
+        np.copyto(here.tile, out.tile, casting="unsafe")  # by can_cast
     a._take_over(here)
     return a
 
@@ -149,7 +155,7 @@ def vecdot(x1: T, x2: T, /, *, axis: int = -1) -> T:
         raise ArgumentError(
             f"cannot use shapes {x1.shape} and {x2.shape} in vecdot: sizes of dim {axis} differ"
         )
-    if x1.dtype.kind == "c":
+    if number_kind(x1.dtype) == "c":
         x1 = apply(np.conjugate, x1)
     la = _around(x1.ndim, i)
     lb = _around(x2.ndim, j)

@@ -14,6 +14,7 @@ from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import check_arrays, dim_of, dims_of
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.devices import check_alike
+from redist.pgas.tiles.kinds import dtype_asked
 from redist.pgas.tiles.layouts import dtype_of, free_dims, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
@@ -61,7 +62,7 @@ def map_tiles(
         operands.append(move(x, with_dtype(first.type, x.type.dtype)))
     reach = {dim_of(dim, first.ndim): n for dim, n in (halo or {}).items()}
     tiles = [_with_halo(x, reach, edges) for x in operands]
-    kind = first.dtype if dtype is None else np.dtype(dtype)
+    kind = first.dtype if dtype is None else dtype_asked(dtype)
     t = with_dtype(first.type, dtype_of(kind))
     out = new_tile(first, t)
     if out is not None:

@@ -11,6 +11,7 @@ from redist.pgas.ghosts.tape import Task, TaskKind
 from redist.pgas.ghosts.traffic import TileMover
 from redist.pgas.programs.capture import Capture, common_classes, most_of, same_or_unknown, union_of
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
+from redist.pgas.programs.passes.fuse import fuse_elements
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.order import (
     begins_early,
@@ -105,6 +106,8 @@ def tidy_up(
     tasks = drop_dead(shared, kept, roots, live, needed)
     if not captured.on_device:
         tasks = block_joins(tasks, kept, roots, captured.shapes)
+    else:
+        tasks = fuse_elements(tasks, kept, roots, captured.shapes)
     found = _kept_moves(tasks, captured, comm) if cache else {}
     copies = {task: at for task, at in found.items() if steady is None or at in steady}
     return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks), copies)

@@ -29,7 +29,7 @@ from redist.pgas.shapes import repeat as repeated_elements
 from redist.pgas.spill.memory_limit import memory_limit
 from redist.pgas.spill.spill_store import spill_folder
 from redist.pgas.structures import replaced
-from redist.pgas.tiles.move import move
+from redist.pgas.tiles.move import move, paid
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.text.units import room_from
@@ -127,6 +127,12 @@ class Program(Generic[P, R]):
                 return self.function(*args, **options)
 
         signature = None if os.environ.get(EAGER) else sign(args, options)
+        if signature is not None and any(x._owes is not None for x in signature.arrays):
+            now = {
+                id(x): paid(x) for x in signature.arrays
+            }  # a program knows arrays by their types
+            args, options = replaced((args, options), (Tiled,), lambda x: now[id(x)])
+            signature = sign(args, options)
         if signature is None or signature.has_aliases:  # written through one, seen through another
             return eagerly()
         result: R = self.compiler.call(signature, limit, eagerly)

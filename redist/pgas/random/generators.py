@@ -7,6 +7,7 @@ of element i of a stream are the same whoever asks for them.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from redist.pgas.creation import Shape, Type, make, sizes_of, write_parts
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.arranging import left_alone
+from redist.pgas.tiles.kinds import computing, dtype_asked, float_limits, is_half, number_kind
 from redist.pgas.tiles.layouts import MeshLike
 from redist.pgas.tiles.tiled import Tile, own_box
 from redist.runtime.ranks.world import Comm
@@ -159,7 +161,7 @@ class Generator:
     ) -> Array:  # fmt: skip
         """**Local.** Integers in [low, high), each as likely as the others up to 1 in 2**64 / range."""
         kind = np.dtype(dtype)
-        if kind.kind not in "iu":
+        if number_kind(kind) not in "iu":
             raise ArgumentTypeError(f"cannot make random integers of {kind}")
         if not low < high or low < np.iinfo(kind).min or high - 1 > np.iinfo(kind).max:
             raise RequestError(f"cannot make {kind} in [{low}, {high}): empty, or out of its range")
@@ -207,15 +209,18 @@ def fill_whole(
 
 
 def _float_dtype(dtype: Any) -> np.dtype[Any]:
-    kind = np.dtype(dtype)
-    if kind not in (np.float32, np.float64):
-        raise ArgumentTypeError(f"cannot make random numbers of {kind}: need float32 or float64")
+    kind = dtype_asked(dtype)
+    if kind not in (np.float32, np.float64) and not is_half(kind):
+        raise ArgumentTypeError(
+            f"cannot make random numbers of {kind}: need float32, float64, float16 or bfloat16"
+        )
     return kind
 
 
 def _unit_numbers(words: Words, kind: np.dtype[Any]) -> Tile:
     """Numbers in [0, 1): the upper bits of words."""
-    bits = 24 if kind == np.float32 else 53
+    bits = -int(math.log2(float_limits(kind).eps)) + 1  # of a float's own: none is rounded up to 1
+    kind = computing(kind)
     return np.ldexp((words >> np.uint64(64 - bits)).astype(kind), -bits).astype(kind, copy=False)
 
 

@@ -14,6 +14,7 @@ from redist.layout.axes import SubAxis
 from redist.layout.tiles import tile_index
 from redist.pgas.memory import as_tile
 from redist.pgas.tiles.arguments import dim_of
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
@@ -101,7 +102,7 @@ def _first_argument(x: Tiled, function: Callable[..., Any], values: Tile, axis: 
     CuPy gives any of several NaNs, NumPy and the standard the first.
     """
     found = function(values, axis=axis)
-    if not x.memory.on_device or values.dtype.kind not in "fc":
+    if not x.memory.on_device or number_kind(values.dtype) not in "fc":
         return found
     nan = np.isnan(values)
     return np.where(nan.any(axis=axis), nan.argmax(axis=axis), found)

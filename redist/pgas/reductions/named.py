@@ -11,12 +11,21 @@ import numpy as np
 from redist.errors import ArgumentError
 from redist.pgas.elementwise.apply import Number, apply, astype
 from redist.pgas.elementwise.binary import isclose
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.memory import as_tile
 from redist.pgas.reductions import along
-from redist.pgas.reductions.reduce import reduce, reduced_type
+from redist.pgas.reductions.reduce import accumulate, reduce, reduced_type, rounded_once
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import Axis, dims_of, takes_array
 from redist.pgas.tiles.arranging import asked
+from redist.pgas.tiles.kinds import (
+    computing,
+    dtype_asked,
+    is_half,
+    is_stored,
+    number_kind,
+    refuse_if_stored,
+)
 from redist.pgas.tiles.layouts import default_dims, make_type
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.select import new_tile
@@ -26,36 +35,38 @@ from redist.runtime.cuda.arrays import fill_with
 
 def _sum_dtype(x: Tiled, dtype: Any) -> np.dtype[Any]:
     """The dtype of a sum: small integers grow to the default one."""
-    return np.dtype(dtype) if dtype is not None else grown_dtype(x.dtype)
+    return grown_dtype(x.dtype) if dtype is None else dtype_asked(dtype)
 
 
 @lru_cache(maxsize=64)
 def grown_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of a sum or a product of values of a dtype."""
-    return np.sum(np.ones(1, dtype)).dtype
+    return dtype if is_half(dtype) or is_stored(dtype) else np.sum(np.ones(1, dtype)).dtype
 
 
 @takes_array
 def sum(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
     """The sum over dims; pending over the axes that cut them until someone needs it."""
-    return reduce(x, "sum", axis, keepdims, _sum_dtype(x, dtype))
+    return accumulate(x, "sum", axis, keepdims, _sum_dtype(x, dtype))
 
 
 @takes_array
 def prod(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
     """The product over dims."""
-    return reduce(x, "prod", axis, keepdims, _sum_dtype(x, dtype))
+    return accumulate(x, "prod", axis, keepdims, _sum_dtype(x, dtype))
 
 
 @takes_array
 def max(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """The largest value over dims."""
+    refuse_if_stored("take the largest", x.dtype)
     return reduce(x, "max", axis, keepdims, x.dtype)
 
 
 @takes_array
 def min(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """The smallest value over dims."""
+    refuse_if_stored("take the smallest", x.dtype)
     return reduce(x, "min", axis, keepdims, x.dtype)
 
 
@@ -92,26 +103,29 @@ def mean(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """The average over dims."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
     out = _divide(sum(x, axis=axis, keepdims=keepdims, dtype=_mean_dtype(x.dtype)), n)
-    return out if x.dtype != np.float16 else astype(out, np.float16)
+    return rounded_once(out, x.dtype) if is_half(x.dtype) else out
 
 
+@in_f32
 @takes_array
 def var(x: T, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> T:
     """The variance over dims, with ``n - correction`` in the denominator."""
     n = math.prod(x.shape[i] for i in dims_of(axis, x.ndim))
     off = apply(np.subtract, x, mean(x, axis=axis, keepdims=True))
-    off = apply(np.abs, off) if off.dtype.kind == "c" else off
+    off = apply(np.abs, off) if number_kind(off.dtype) == "c" else off
     squares = apply(np.multiply, off, off)
     total = sum(squares, axis=axis, keepdims=keepdims, dtype=off.dtype)
     return _divide(total, n - correction)
 
 
+@in_f32
 @takes_array
 def std(x: T, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> T:
     """The standard deviation over dims."""
     return apply(np.sqrt, var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
+@in_f32
 @asked
 @takes_array
 def argmax(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
@@ -119,6 +133,7 @@ def argmax(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
     return _argument(x, np.argmax, axis, keepdims)
 
 
+@in_f32
 @asked
 @takes_array
 def argmin(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
@@ -128,9 +143,9 @@ def argmin(x: T, /, *, axis: int | None = None, keepdims: bool = False) -> T:
 
 def _mean_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which an average is summed: integers as float64, as NumPy does."""
-    if dtype.kind in "biu":
+    if number_kind(dtype) in "biu":
         return np.dtype(np.float64)
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
+    return computing(dtype)
 
 
 def _divide(total: Any, n: float) -> Any:
@@ -164,6 +179,7 @@ def _argument(x: T, function: Any, axis: int | None, keepdims: bool) -> T:
     return along.argument_of_all(resolve_pending(x), function, keepdims)
 
 
+@in_f32
 @asked
 @takes_array
 def cumulative_sum(
@@ -173,6 +189,7 @@ def cumulative_sum(
     return _cumulate(x, np.add, axis, dtype, include_initial)
 
 
+@in_f32
 @asked
 @takes_array
 def cumulative_prod(
@@ -187,7 +204,9 @@ def _cumulate(x: T, function: np.ufunc, axis: int | None, dtype: Any, initial: b
         if x.ndim != 1:
             raise ArgumentError(f"cannot run along {x.ndim} dims: name one with axis=")
         axis = 0
-    out = along.cumulate(x, function, axis, _sum_dtype(x, dtype))
+    kind = _sum_dtype(x, dtype)
+    out = along.cumulate(x, function, axis, computing(kind))
+    out = out if out.dtype == kind else astype(out, kind)
     if not initial:
         return out
     shape = tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape))

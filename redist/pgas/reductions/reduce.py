@@ -11,6 +11,9 @@ import numpy as np
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
+from redist.pgas.elementwise.apply import astype
+from redist.pgas.memory import TileMemory
+from redist.pgas.reductions.in_blocks import prod_in_f32, sum_in_f32
 from redist.pgas.tiles.arguments import Axis, dims_of
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
@@ -20,9 +23,10 @@ from redist.pgas.tiles.arranging import (
     label_dims,
     with_places,
 )
+from redist.pgas.tiles.kinds import array_dtype, computing, is_half
 from redist.pgas.tiles.layouts import dtype_of, resolved_type
 from redist.pgas.tiles.move import resolve_pending
-from redist.pgas.tiles.tiled import T, Tile
+from redist.pgas.tiles.tiled import T, Tile, owing
 from redist.runtime.copies.reduce import identity
 
 
@@ -56,7 +60,28 @@ def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
         memory.check(t.tile_bytes)
     if x.tile is None:
         return x.new(t, None)
-    return x.new(t, memory.asarray(_tile(x.tile, op, dims, keepdims, t)))
+    return x.new(t, memory.asarray(_tile(x.tile, op, dims, keepdims, t, memory)))
+
+
+def accumulate(x: T, op: str, axis: Axis, keepdims: bool, dtype: np.dtype[Any]) -> T:
+    """**Collective** if something else is pending. Add or multiply: 16-bit floats in f32, rounded once."""
+    wide = computing(dtype)
+    computing(x.dtype)  # 8-bit floats are refused
+    out = reduce(x, op, axis, keepdims, wide)
+    return out if wide == dtype else rounded_once(out, dtype)
+
+
+def rounded_once(x: T, dtype: np.dtype[Any]) -> T:
+    """**Local.** Cast values, or let what is pending owe the cast until its sum is finished.
+
+    In a program the cast is a call of its own, behind the sum: a plan says where that is finished.
+    """
+    if x.dtype == dtype:
+        return x
+    if x.type.pending_op is None or x.memory.is_ghost:
+        out: T = astype(x, dtype)
+        return out
+    return owing(x, dtype)
 
 
 def _arranged(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> ArrangedCall:
@@ -87,14 +112,25 @@ def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
     return 0 not in (n for i, n in enumerate(shape) if i not in dims)
 
 
-def _tile(local: Tile, op: str, dims: tuple[int, ...], keepdims: bool, t: ArrayType) -> Any:
-    dtype = t.dtype.to_numpy()
+def _tile(
+    local: Tile,
+    op: str,
+    dims: tuple[int, ...],
+    keepdims: bool,
+    t: ArrayType,
+    memory: TileMemory,
+) -> Any:
+    dtype = array_dtype(t.dtype)
     if op in ("sum", "prod"):
-        function = np.sum if op == "sum" else np.prod
+        function: Any = np.sum if op == "sum" else np.prod
+        if is_half(local.dtype) and not memory.on_device:  # CuPy adds up 16 bits in f32 itself
+            function = sum_in_f32 if op == "sum" else prod_in_f32
+            return memory.call(function, local, axis=dims, dtype=dtype, keepdims=keepdims)
         return function(local, axis=dims, dtype=dtype, keepdims=keepdims)
     if any(local.shape[i] == 0 for i in dims):
         shape = [n for i, n in enumerate(local.shape) if i not in dims]
         if keepdims:
             shape = [1 if i in dims else n for i, n in enumerate(local.shape)]
-        return np.full(shape, identity(op, t.dtype), dtype)
+        nothing = np.asarray(identity(op, t.dtype)).view(dtype)
+        return np.full(shape, nothing[()], dtype)
     return (np.max if op == "max" else np.min)(local, axis=dims, keepdims=keepdims)

@@ -12,8 +12,9 @@ from redist.pgas.elementwise.apply import astype
 from redist.pgas.tiles.arguments import kind_of_value
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import dtype_of, make_type, meet
-from redist.pgas.tiles.move import move, resolve_pending
+from redist.pgas.tiles.kinds import promote
+from redist.pgas.tiles.layouts import make_type, meet
+from redist.pgas.tiles.move import move, paid, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, carry, new_tile
 from redist.pgas.tiles.tiled import T, Tiled
@@ -75,7 +76,7 @@ def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
 @asked
 def stack(arrays: Sequence[T], /, *, axis: int = 0) -> T:
     """**Collective** if types differ. Join arrays of one shape along a new dim, which is not cut."""
-    given = _alike("stack", arrays)
+    given = [paid(x) for x in _alike("stack", arrays)]
     first = given[0]
     for x in given[1:]:
         if x.shape != first.shape:
@@ -117,5 +118,5 @@ def _alike(what: str, arrays: Sequence[T]) -> list[T]:
                 "with .to(type)"
             )
     check_alike(what, *given)
-    kind = np.result_type(*(x.dtype for x in given))
-    return [x if x.dtype == kind else astype(x, dtype_of(kind).to_numpy()) for x in given]
+    kind = promote(*(x.dtype for x in given))
+    return [x if x.dtype == kind else astype(x, kind) for x in given]

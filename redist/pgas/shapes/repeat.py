@@ -14,6 +14,7 @@ from redist.pgas.indexing.integer import gather_small
 from redist.pgas.tiles.arguments import takes_array, takes_arrays
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike, copy_to_host
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import (
     Dims,
     Shape,
@@ -124,7 +125,7 @@ def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
     if isinstance(repeats, Tiled):
         repeats = gather_small(resolve_pending(copy_to_host(repeats)))
     counts = np.asarray(repeats)
-    if counts.dtype.kind not in "iu":
+    if number_kind(counts.dtype) not in "iu":
         raise ArgumentTypeError(f"cannot repeat {counts.dtype} times: use integers")
     if counts.size and int(counts.min()) < 0:
         raise ArgumentError("cannot repeat less than 0 times")

@@ -12,17 +12,20 @@ from redist.pgas import reductions
 from redist.pgas.elementwise import unary
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.elementwise.binary import clip
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.ordering.searching import beside
 from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes import diagonals
 from redist.pgas.shapes.join import concat
 from redist.pgas.shapes.permute import expand_dims, permute_dims
 from redist.pgas.tiles.arguments import Axis, check_arrays, dim_of, dims_of, takes_array
+from redist.pgas.tiles.kinds import number_kind, promote
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.tiled import T
 
 
+@in_f32
 @takes_array
 def ptp(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """**Collective** if a dim is cut. The largest value over dims less the smallest."""
@@ -30,6 +33,7 @@ def ptp(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     return apply(np.subtract, largest, reductions.min(x, axis=axis, keepdims=keepdims))
 
 
+@in_f32
 @takes_array
 def average(x: T, /, *, axis: Axis = None, weights: T | None = None, keepdims: bool = False) -> T:
     """**Collective** if dims are cut. The average over dims, each value counted by its weight.
@@ -41,7 +45,7 @@ def average(x: T, /, *, axis: Axis = None, weights: T | None = None, keepdims: b
         return reductions.mean(x, axis=axis, keepdims=keepdims)
     check_arrays("average", weights)
     own = _as_weights(x, axis, weights)
-    dtype = np.result_type(x.dtype, own.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
+    dtype = promote(x.dtype, own.dtype, *(["f8"] if number_kind(x.dtype) in "biu" else []))
     total = reductions.sum(apply(np.multiply, x, own), axis=axis, keepdims=keepdims, dtype=dtype)
     spread = own if own.shape == x.shape else apply(np.multiply, own, _ones_like(x))
     scale = reductions.sum(spread, axis=axis, keepdims=keepdims, dtype=dtype)
@@ -68,6 +72,7 @@ def _as_weights(x: T, axis: Axis, weights: T) -> T:
     return reshape(weights, tuple(-1 if i == dims[0] else 1 for i in range(x.ndim)))
 
 
+@in_f32
 @takes_array
 def cov(
     m: T, /, y: T | None = None, *, rowvar: bool = True, bias: bool = False,
@@ -87,7 +92,7 @@ def cov(
         x = concat([x, _variables(y, rowvar)], axis=0)
     n = x.shape[1]
     less = (0 if bias else 1) if ddof is None else ddof
-    kind = np.result_type(x.dtype, np.float64)
+    kind = promote(x.dtype, np.float64)
     x = x if x.dtype == kind else astype(x, kind)
     if fweights is not None or aweights is not None:
         out = _weighted_cov(x, fweights, aweights, less)
@@ -129,7 +134,7 @@ def _checked_weights(x: T, name: str, weights: Any) -> T:
             f"cannot take the covariance of {n} observations with {name} of shape {w.shape}: give "
             f"one weight for each, of shape ({n},)"
         )
-    if w.dtype.kind not in ("iu" if name == "fweights" else "biuf"):
+    if number_kind(w.dtype) not in ("iu" if name == "fweights" else "biuf"):
         need = "integers" if name == "fweights" else "real numbers"
         raise ArgumentTypeError(f"cannot use {name} of {w.dtype} in cov: need {need}")
     if bool(reductions.any(apply(np.less, w, 0))._element()):
@@ -147,6 +152,7 @@ def _variables(x: T, rowvar: bool) -> T:
     return x if rowvar else permute_dims(x, (1, 0))
 
 
+@in_f32
 @takes_array
 def corrcoef(x: T, /, y: T | None = None, *, rowvar: bool = True) -> T:
     """**Collective** if operands must move. The correlations of variables: :func:`cov`, each scaled to 1."""
@@ -155,11 +161,11 @@ def corrcoef(x: T, /, y: T | None = None, *, rowvar: bool = True) -> T:
         if c.ndim == 0:
             return apply(np.true_divide, c, c)
         variance = diagonals.diagonal(c, 0, 1)
-        real = unary.real(variance) if c.dtype.kind == "c" else variance
+        real = unary.real(variance) if number_kind(c.dtype) == "c" else variance
         deviation = resolve_pending(apply(np.sqrt, real))
         c = apply(np.true_divide, c, expand_dims(deviation, axis=1))
         c = apply(np.true_divide, c, expand_dims(deviation, axis=0))
-    if c.dtype.kind != "c":
+    if number_kind(c.dtype) != "c":
         return clip(c, -1, 1)
     parts = (clip(part, -1, 1) for part in (unary.real(c), unary.imag(c)))
     first, second = parts

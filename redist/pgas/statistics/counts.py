@@ -12,10 +12,12 @@ from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
 from redist.pgas.conversion import asarray
 from redist.pgas.elementwise.apply import apply
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.global_array import Array
 from redist.pgas.tiles.arguments import check_arrays, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -28,6 +30,7 @@ class Histogram(NamedTuple):
     bin_edges: Array
 
 
+@in_f32
 @asked
 @takes_array
 @in_memory
@@ -41,7 +44,7 @@ def histogram(
     rank holds all counts and edges, and temporarily some 64 Ki values in addition to its tile.
     """
     x = resolve_pending(x)
-    if x.dtype.kind == "c":
+    if number_kind(x.dtype) == "c":
         raise ArgumentTypeError(f"cannot make a histogram of {x.dtype}: need real numbers")
     spread, edges = _edges(x, bins, range)
     own = None if weights is None else _beside("histogram", x, weights)
@@ -72,7 +75,7 @@ def _edges(x: Array, bins: Any, ends: Any) -> tuple[Any, Tile]:
     found = ends is None and x.size > 0
     if found:
         ends = reductions.min(x)._element(), reductions.max(x)._element()
-        if x.dtype.kind == "b":
+        if number_kind(x.dtype) == "b":
             ends = int(ends[0]), int(ends[1])
     ends = (0.0, 1.0) if ends is None else tuple(ends)
     if found and not np.isfinite(ends).all():
@@ -85,7 +88,7 @@ def _edges(x: Array, bins: Any, ends: Any) -> tuple[Any, Tile]:
         raise ArgumentError(f"cannot make a histogram from {ends[0]} to {ends[1]}: give range=")
     if ends[0] > ends[1]:
         raise ArgumentError(f"cannot make a histogram from {ends[0]} to {ends[1]}: it falls")
-    kind = np.dtype(np.uint8) if x.dtype.kind == "b" else x.dtype
+    kind = np.dtype(np.uint8) if number_kind(x.dtype) == "b" else x.dtype
     return (int(bins), ends), np.histogram_bin_edges(np.empty(0, kind), int(bins), ends)
 
 
@@ -95,6 +98,7 @@ def _write_histogram(out: Tile, values: Tile, spread: Any, weights: Tile | None)
     out[...] = np.histogram(given, bins, ends, weights=weights)[0]
 
 
+@in_f32
 @asked
 @takes_array
 @in_memory
@@ -104,7 +108,7 @@ def bincount(x: Array, /, weights: Array | None = None, minlength: int = 0) -> A
     The result is a pending sum, and every rank holds all counts: as many as the largest value, and one.
     """
     x = resolve_pending(x)
-    if x.ndim != 1 or x.dtype.kind not in "biu":
+    if x.ndim != 1 or number_kind(x.dtype) not in "biu":
         raise ArgumentTypeError(f"cannot count values of {x.type}: need integers in one dim")
     if minlength < 0:
         raise ArgumentError(f"cannot give at least {minlength} counts: need an int >= 0")

@@ -11,12 +11,14 @@ from redist.layout.array_type import ArrayType
 from redist.pgas import reductions
 from redist.pgas.conversion import asarray
 from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.indexing import dispatch
 from redist.pgas.ordering.sorting import sort
 from redist.pgas.shapes.permute import expand_dims, moveaxis
 from redist.pgas.statistics.averages import along_one
 from redist.pgas.tiles.arguments import Axis, takes_array
 from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.tiled import T, Tile, Tiled
@@ -24,6 +26,7 @@ from redist.pgas.tiles.tiled import T, Tile, Tiled
 METHODS = ("linear", "lower", "higher", "midpoint")
 
 
+@in_f32
 @takes_array
 @in_memory
 def median(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
@@ -42,6 +45,7 @@ def median(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     return expand_dims(out, axis=dims) if keepdims else out
 
 
+@in_f32
 @takes_array
 @in_memory
 def quantile(
@@ -54,11 +58,12 @@ def quantile(
     Whole numbers stay whole where ``q`` is, 0 or 1.
     """
     shares = _shares(x, q, 1)
-    if method in METHODS and np.asarray(q).dtype.kind in "iu":
+    if method in METHODS and number_kind(np.asarray(q).dtype) in "iu":
         method = "lower"
     return _quantile(x, shares, axis, method, keepdims)
 
 
+@in_f32
 @takes_array
 @in_memory
 def percentile(
@@ -72,10 +77,10 @@ def _shares(x: Tiled, q: Any, whole: int) -> Tile:
     """Shares of 1 as NumPy computes them: one number in the dtype of floats, several in float64."""
     if isinstance(q, Tiled):
         raise ArgumentTypeError("cannot use a global array as q: give numbers, as in q.tolist()")
-    is_float = x.dtype.kind == "f"
+    is_float = number_kind(x.dtype) == "f"
     given = np.asarray(q, x.dtype if is_float and isinstance(q, (int, float)) else None)
     shares = np.asarray(given / (x.dtype.type(whole) if is_float else whole))
-    if shares.dtype.kind != "f" or not ((shares >= 0) & (shares <= 1)).all():
+    if number_kind(shares.dtype) != "f" or not ((shares >= 0) & (shares <= 1)).all():
         raise ArgumentError(f"cannot take quantiles at {q!r}: need numbers from 0 to {whole}")
     return shares
 
@@ -85,7 +90,7 @@ def _quantile(x: T, shares: Tile, axis: Axis, method: str, keepdims: bool) -> T:
         raise ArgumentError(
             f"cannot take quantiles by method {method!r}: known are {', '.join(METHODS)}"
         )
-    if x.dtype.kind == "c":
+    if number_kind(x.dtype) == "c":
         raise ArgumentTypeError(f"cannot take quantiles of {x.dtype}: need real numbers")
     x, dim, dims = along_one(x, axis)
     n = x.shape[dim]
@@ -125,7 +130,7 @@ def _part(x: T, dim: int, key: Any) -> T:
 
 
 def _as_floats(x: T) -> T:
-    return x if x.dtype.kind == "f" else astype(x, np.float64)
+    return x if number_kind(x.dtype) == "f" else astype(x, np.float64)
 
 
 def _beside(x: Tiled, values: Tile, dim: int) -> Any:
@@ -147,6 +152,6 @@ def _mix(below: T, above: T, between: Tile, dim: int) -> T:
 
 def _or_nan(out: T, last: T) -> T:
     """NaN where the largest value is NaN, which sorts last."""
-    if last.dtype.kind not in "fc":
+    if number_kind(last.dtype) not in "fc":
         return out
     return apply(np.where, apply(np.isnan, last), np.asarray(np.nan, out.dtype), out)

@@ -8,6 +8,7 @@ import numpy as np
 
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply, astype
+from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.methods import correction_of
 from redist.pgas.ordering.sorting import sort
 from redist.pgas.shapes.permute import expand_dims, squeeze
@@ -16,10 +17,12 @@ from redist.pgas.statistics.averages import along_one
 from redist.pgas.statistics.quantiles import median
 from redist.pgas.tiles.arguments import Axis, takes_array
 from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
 
 
+@in_f32
 @takes_array
 def nansum(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
     """The sum over dims without NaN; 0 where all values are NaN.
@@ -29,6 +32,7 @@ def nansum(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     return reductions.sum(_filled(resolve_pending(x), 0), axis=axis, dtype=dtype, keepdims=keepdims)
 
 
+@in_f32
 @takes_array
 def nanmean(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """**Collective** if a dim is cut. The average over dims without NaN; NaN where all values are.
@@ -43,6 +47,7 @@ def nanmean(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     return _divide(total, _count(x, axis, keepdims), x.dtype)
 
 
+@in_f32
 @takes_array
 def nanvar(
     x: T, /, *, axis: Axis = None, ddof: float | None = None, correction: float | None = None,
@@ -59,7 +64,7 @@ def nanvar(
     off = _filled(
         apply(np.subtract, x, nanmean(x, axis=axis, keepdims=True)), 0, apply(np.isnan, x)
     )
-    off = apply(np.abs, off) if off.dtype.kind == "c" else off
+    off = apply(np.abs, off) if number_kind(off.dtype) == "c" else off
     squares = apply(np.multiply, off, off)
     total = reductions.sum(squares, axis=axis, keepdims=keepdims, dtype=off.dtype)
     n = apply(np.subtract, _count(x, axis, keepdims), float(less))
@@ -67,6 +72,7 @@ def nanvar(
     return _divide(total, n, off.dtype)
 
 
+@in_f32
 @takes_array
 def nanstd(
     x: T, /, *, axis: Axis = None, ddof: float | None = None, correction: float | None = None,
@@ -76,6 +82,7 @@ def nanstd(
     return apply(np.sqrt, nanvar(x, axis=axis, ddof=ddof, correction=correction, keepdims=keepdims))
 
 
+@in_f32
 @takes_array
 def nanmax(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """**Collective** if a dim is cut. The largest value over dims without NaN; NaN where all values are."""
@@ -84,6 +91,7 @@ def nanmax(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     return _or_nan(x, largest, axis, keepdims)
 
 
+@in_f32
 @takes_array
 def nanmin(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """**Collective** if a dim is cut. The smallest value over dims without NaN; NaN where all values are."""
@@ -92,6 +100,7 @@ def nanmin(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     return _or_nan(x, smallest, axis, keepdims)
 
 
+@in_f32
 @takes_array
 @in_memory
 def nanmedian(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
@@ -114,7 +123,7 @@ def nanmedian(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 
 
 def _can_be_nan(x: T) -> bool:
-    return x.dtype.kind in "fc"
+    return number_kind(x.dtype) in "fc"
 
 
 def _filled(x: T, value: float, where: T | None = None) -> T:

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from redist.errors import ArgumentTypeError, DimError, RequestError
-from redist.pgas.tiles.move import as_plain
+from redist.pgas.tiles.move import as_plain, paid
 from redist.pgas.tiles.tiled import Tiled
 
 Axis = int | Sequence[int] | None
@@ -77,7 +77,7 @@ def takes_arrays(function: F) -> F:
     @wraps(function)
     def checked(*arrays: Any, **options: Any) -> Any:
         check_arrays(function.__name__, *arrays)
-        return function(*map(as_plain, arrays), **options)
+        return function(*(paid(as_plain(x)) for x in arrays), **options)
 
     return checked  # type: ignore[return-value]
 

@@ -144,6 +144,7 @@ def asked(function: F) -> F:
             return function(*args, **options)
         return arranger.call(*call_of(function, args, options))
 
+    called.calls = function  # type: ignore[attr-defined]
     return called  # type: ignore[return-value]
 
 
@@ -157,6 +158,7 @@ def left_alone(function: F) -> F:
             return function(*args, **options)
         return arranger.call(*call_of(function, args, options, fixed=True))
 
+    called.calls = function  # type: ignore[attr-defined]
     return called  # type: ignore[return-value]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from redist.errors import ArgumentError, CaptureError, RequestError
 from redist.pgas.structures import mapped
+from redist.pgas.tiles.kinds import as_tile_of
 from redist.pgas.tiles.tiled import T, Tiled, tile_in
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host
@@ -108,9 +109,12 @@ def to_device(x: T, device: Any) -> T:
     elif on_device:
         tile = memory.asarray(own)
     else:
-        tile = memory.empty(own.shape, x.dtype, x.type.tile_bytes)
-        np.copyto(tile, x.memory.host(own))
-    return x.__class__(x.type, x.comm, tile, memory)
+        host = as_tile_of(x.type.dtype, x.memory.host(own))
+        tile = memory.empty(own.shape, host.dtype, x.type.tile_bytes)
+        np.copyto(tile, host)
+    made = x.__class__(x.type, x.comm, tile, memory)
+    made._owes = x._owes
+    return made
 
 
 def copy_to_host(thing: Any) -> Any:

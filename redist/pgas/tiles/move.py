@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from redist.errors import MemoryLimitError, NoPlanError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_shapes
-from redist.pgas.memory import GRAIN, SHARED_FROM
+from redist.pgas.memory import GRAIN, SHARED_FROM, TileMemory
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     asked,
@@ -19,8 +21,8 @@ from redist.pgas.tiles.arranging import (
     with_places,
 )
 from redist.pgas.tiles.devices import check_alike, to_device
-from redist.pgas.tiles.layouts import parse_target, resolved_type
-from redist.pgas.tiles.tiled import T, Tiled, tile_in
+from redist.pgas.tiles.layouts import dtype_of, parse_target, resolved_type, with_dtype
+from redist.pgas.tiles.tiled import T, Tile, Tiled, owing, tile_in
 from redist.pgas.watch.seam import TileMove, plan_move, traffic
 from redist.runtime.copies.reduce import combines_on_gpu
 from redist.runtime.ranks.collectives import all_fit, least_available
@@ -39,6 +41,7 @@ def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType])
         odd = ", ".join(sorted(arrays.keys() ^ types.keys()))
         raise RequestError(f"cannot move {odd}: named as an array or as a type, not as both")
     check_alike("move_together", *arrays.values())
+    arrays = {name: paid(a) for name, a in arrays.items()}
     targets = {name: parse_target(a.type, types[name]) for name, a in arrays.items()}
     moving = {name: a for name, a in arrays.items() if a.type != targets[name]}
     out = dict(arrays)
@@ -73,6 +76,8 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     source = a._type
     if source is target or source == target:
         return a
+    if a._owes is not None:
+        return _pay(a, target, asked)
     if source.shape != target.shape or (
         source.dtype is not target.dtype and source.dtype != target.dtype
     ):
@@ -86,6 +91,29 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     limit = None if memory.limit_bytes is None else _plan_limit(a, target)
     own = TileMove(tile_in(a), source, target, tile_shape(target, a.comm.rank), memory)
     return a.new(target, seam.redistribute(own, a.comm, limit)[0])
+
+
+def _pay(a: T, target: ArrayType, asked: bool) -> T:
+    """**Collective.** Move an array that owes a cast: it is paid where the sum is finished, else owed on."""
+    owed = a._owes
+    moved = move(owing(a, None), with_dtype(target, a._type.dtype), asked)
+    if moved._type.pending_op is not None or owed is None:
+        return owing(moved, owed)
+    t = with_dtype(target, dtype_of(owed))
+    own = tile_in(moved)
+    return moved.new(t, None if own is None else cast_tile(a.memory, own, owed, t.tile_bytes))
+
+
+def cast_tile(memory: TileMemory, tile: Tile, dtype: Any, worst_bytes: int) -> Tile:
+    """**Local.** The values of a tile in a new one of another dtype, rounded to nearest, ties to even."""
+    made = memory.empty(tile.shape, dtype, worst_bytes)
+    np.copyto(made, tile, casting="unsafe")
+    return made
+
+
+def paid(a: T) -> T:
+    """**Collective** if a cast is owed. The array with its values; another as it is."""
+    return a if a._owes is None else resolve_pending(a)
 
 
 def as_plain(a: T) -> T:

@@ -51,7 +51,7 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
         staging_room(x, 0, round_to_grains(t.tile_bytes) if copies else 0)
         if x.tile is None or own is None or not copies:
             return x.sharing(t, view)
-        fresh = x.memory.empty(x.tile.shape, x.dtype, t.tile_bytes)
+        fresh = x.memory.empty(x.tile.shape, x.tile.dtype, t.tile_bytes)
         fresh[...] = x.tile
         return x.new(t, fresh.reshape(own))
     if copy is False:

@@ -10,6 +10,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.budget import require_room, staging_room
+from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.tiles.layouts import Dims, Shape, make_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled
@@ -36,7 +37,7 @@ def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
     if x.memory.limit_bytes is not None:
         require_room(x, f"make {t} from", round_to_grains(t.tile_bytes))
     shape = tile_shape(t, x.comm.rank)
-    return None if shape is None else x.memory.empty(shape, t.dtype.to_numpy(), t.tile_bytes)
+    return None if shape is None else x.memory.empty(shape, tile_dtype(t.dtype), t.tile_bytes)
 
 
 def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:

@@ -16,6 +16,7 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box, box_of, spans_of
 from redist.pgas.limit_in_force import current_limit
 from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
+from redist.pgas.tiles.kinds import array_dtype
 from redist.runtime.ranks.world import Comm
 
 # Which part of a global array this rank holds.
@@ -71,7 +72,8 @@ class Tiled:
     """
 
     __slots__ = (
-        "__weakref__", "_is_shared", "_space", "_stored", "_type", "_version", "comm", "memory", "tile",
+        "__weakref__", "_is_shared", "_owes", "_space", "_stored", "_type", "_version", "comm", "memory",
+        "tile",
     )  # fmt: skip
     tile: Tile | None
     memory: TileMemory
@@ -79,6 +81,9 @@ class Tiled:
     _space: Any
     """None before other ranks can reach the tiles."""
     _version: int
+    _owes: np.dtype[Any] | None
+    """The dtype that values are cast to once the pending sum is finished: partial values of 16-bit floats are
+    f32, as the type says, so that a sum is rounded once. None if nothing is owed."""
     _is_shared: object
     """None before others may write to the tile without a word, whoever asked for it or has a view of it: the
     same on all arrays that lie in one memory."""
@@ -87,7 +92,7 @@ class Tiled:
         self, type: ArrayType, comm: Comm, local: Tile | None, memory: TileMemory = BUFFERS
     ) -> None:
         self._type, self.comm, self.memory = type, comm, memory
-        self._is_shared = self._space = self._stored = None
+        self._is_shared = self._space = self._stored = self._owes = None
         self._version = 0
         if type.segments:
             self._stored = SegmentTile(type, local, memory)
@@ -100,8 +105,11 @@ class Tiled:
             memory.enrol(self)
 
     def new(self: T, type: ArrayType, local: Tile | None) -> T:
-        """Another array over the same ranks, in the same memory."""
-        return self.__class__(type, self.comm, local, self.memory)
+        """Another array over the same ranks, in the same memory; what is still pending owes the same cast."""
+        made = self.__class__(type, self.comm, local, self.memory)
+        if self._owes is not None and type.pending_op is not None:
+            made._owes = self._owes
+        return made
 
     def sharing(self: T, type: ArrayType, local: Tile | None) -> T:
         """Another array over the same tile: from now on, versions of neither say all."""
@@ -150,7 +158,7 @@ class Tiled:
 
     def _take_over(self, other: Tiled) -> None:
         """**Local.** Let the tile and the type of another array be this one's: its values have changed."""
-        self._type = other._type
+        self._type, self._owes = other._type, other._owes
         if other._type.segments:
             self._stored = other._stored
         else:
@@ -196,8 +204,11 @@ class Tiled:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self._type.dtype.to_numpy()
+        """Type of the elements; of a pending sum that owes a cast, what they will be."""
+        owed = self._owes
+        if owed is not None:
+            return owed
+        return array_dtype(self._type.dtype)
 
 
 _CAPTURED = (
@@ -237,6 +248,13 @@ def tile_in(array: Tiled) -> Tile | None:
         tile: Tile | None = array._stored.tile
         return tile
     return array.tile
+
+
+def owing(x: T, dtype: np.dtype[Any] | None) -> T:
+    """**Local.** The same pending array, whose values are cast to another dtype once they are finished."""
+    made = x.__class__(x._type, x.comm, tile_in(x), x.memory)
+    made._owes = dtype
+    return made
 
 
 _TILE: Any = vars(Tiled)["tile"]

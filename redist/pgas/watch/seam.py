@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
 from redist.pgas.memory import Tile, TileMemory
+from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize
@@ -53,7 +54,7 @@ class TileMove(NamedTuple):
         """**Local.** A tile of the target to be filled; None on a rank that gets none."""
         if self.shape is None or self.out is not None:
             return self.out
-        return self.memory.empty(self.shape, self.target.dtype.to_numpy(), self.target.tile_bytes)
+        return self.memory.empty(self.shape, tile_dtype(self.target.dtype), self.target.tile_bytes)
 
 
 class FarRead(NamedTuple):

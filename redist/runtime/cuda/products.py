@@ -1,53 +1,117 @@
-"""Products of stacks of 16-bit matrices, by cuBLAS itself: CuPy would turn them into 32 bits first.
+"""Products of matrices on a GPU by cuBLAS itself: operands of 16 bits as they lie, added up in f32.
+
+CuPy turns stacks of 16-bit matrices into 32 bits first, refuses those of bf16, and gives results the dtype
+of the operands. cuBLAS takes them as they are, and writes f32, which is what partial values of a sum are.
 
 cuBLAS reads matrices by columns. What lies by rows is the transpose to it, so that it is asked for
 the transposed product, with the operands the other way round:
 
     out = x @ y      (m, n) by rows      is      out.T = y.T @ x.T      (n, m) by columns
+
+A matrix is read as it lies if one of its strides is an element, and the other at least as long as its lines:
+then it is by rows, or by columns, with that other stride as its leading dimension. So parts of matrices and
+transposes are not copied.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-F16, ADDED_IN_F32, ANY_ALGORITHM = 2, 68, -1
-"""CUDA_R_16F, CUBLAS_COMPUTE_32F and CUBLAS_GEMM_DEFAULT."""
+CUDA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
+"""CUDA_R_32F, CUDA_R_16F and CUDA_R_16BF, by NumPy's names."""
+ADDED_IN_F32, ANY_ALGORITHM = 68, -1
+"""CUBLAS_COMPUTE_32F and CUBLAS_GEMM_DEFAULT."""
 
 
-def multiply_stacks(x: Any, y: Any) -> Any:
-    """**Local.** Multiply stacks of f16 matrices on a GPU, added up in f32; None if these are others."""
+def multiply_on_gpu(x: Any, y: Any, dtype: np.dtype[Any]) -> Any:
+    """**Local.** Multiply matrices, or stacks of them, of one 16-bit dtype; None if these are others.
+
+    The result has the dtype of the operands, or f32.
+    """
     library = _cublas()
-    if library is None or x.ndim < 3 or x.shape[:-2] != y.shape[:-2]:
+    if library is None or min(x.ndim, y.ndim) < 2 or x.shape[:-2] != y.shape[:-2]:
         return None
-    if not hasattr(x.data, "ptr"):  # an array of NumPy, in the place of CuPy's
+    if not hasattr(getattr(x, "data", None), "ptr"):  # a ghost, or NumPy's in the place of CuPy's
         return None
-    if not (x.dtype == y.dtype == np.float16 and x.size and y.size):
+    if x.dtype != y.dtype or x.dtype.itemsize != 2 or x.dtype.name not in CUDA_TYPES:
+        return None
+    if dtype not in (x.dtype, np.float32) or not (x.size and y.size):
         return None
     import cupy
 
-    (x, x_turned), (y, y_turned) = _in_order(x), _in_order(y)
+    (x, x_turned, x_line), (y, y_turned, y_line) = as_lines(x), as_lines(y)
     (m, k), n = x.shape[-2:], y.shape[-1]
-    out = cupy.empty((*x.shape[:-1], n), np.float16)
+    out = cupy.empty((*x.shape[:-1], n), dtype)
     one, zero = np.ones((), np.float32), np.zeros((), np.float32)
+    own, made = CUDA_TYPES[x.dtype.name], CUDA_TYPES[dtype.name]
+    handle = cupy.cuda.device.get_cublas_handle()
+    given = y_turned, x_turned, n, m, k, one.ctypes.data
+    if x.ndim == 2:
+        library.gemmEx(
+            handle, *given, y.data.ptr, own, y_line, x.data.ptr, own, x_line,
+            zero.ctypes.data, out.data.ptr, made, n, ADDED_IN_F32, ANY_ALGORITHM,
+        )  # fmt: skip
+        return out
     library.gemmStridedBatchedEx(
-        cupy.cuda.device.get_cublas_handle(), y_turned, x_turned, n, m, k, one.ctypes.data,
-        y.data.ptr, F16, k if y_turned else n, k * n,
-        x.data.ptr, F16, m if x_turned else k, m * k,
-        zero.ctypes.data,
-        out.data.ptr, F16, n, m * n,
-        out.size // (m * n), ADDED_IN_F32, ANY_ALGORITHM,
+        handle, *given, y.data.ptr, own, y_line, stack_step(y), x.data.ptr, own, x_line, stack_step(x),
+        zero.ctypes.data, out.data.ptr, made, n, m * n, out.size // (m * n), ADDED_IN_F32,
+        ANY_ALGORITHM,
     )  # fmt: skip
     return out
 
 
-def _in_order(x: Any) -> tuple[Any, int]:
-    """A stack as one run of memory, and whether its matrices lie by columns there."""
-    if x.swapaxes(-1, -2).flags.c_contiguous and not x.flags.c_contiguous:
-        return x, 1
-    return (x if x.flags.c_contiguous else x.copy()), 0
+def as_lines(x: Any) -> tuple[Any, int, int]:
+    """Matrices that cuBLAS can read, whether they lie by columns, and from one line to the next, in elements.
+
+    A copy where they lie in another way.
+
+    >>> a = np.zeros((4, 6), np.float16)
+    >>> [as_lines(one)[1:] for one in (a, a.T, a[:, :3], a[:2].T)]
+    [(0, 6), (1, 6), (0, 6), (1, 6)]
+    >>> as_lines(a[:, ::2])[0].flags.c_contiguous
+    True
+    """
+    (rows, columns), (down, across) = x.shape[-2:], x.strides[-2:]
+    if _one_step(x) is not None:
+        by_rows, by_columns = (rows, down, columns, across), (columns, across, rows, down)
+        for turned, lines in enumerate((by_rows, by_columns)):
+            found = _leading(*lines, x.itemsize)
+            if found is not None:
+                return x, turned, found
+    return x.copy(order="C"), 0, columns
+
+
+def _leading(n_lines: int, step: int, n: int, within: int, size: int) -> int | None:
+    """From one line to the next, in elements; None if elements of a line do not lie side by side."""
+    if within != size and n > 1:
+        return None
+    if n_lines == 1:
+        return n
+    return None if step % size or step < n * size else step // size
+
+
+def stack_step(x: Any) -> int:
+    """From one matrix of a stack to the next, in elements."""
+    step = _one_step(x)
+    assert step is not None
+    return step // int(x.itemsize)
+
+
+def _one_step(x: Any) -> int | None:
+    """From one matrix of a stack to the next, in bytes, if that is the same everywhere."""
+    sizes, strides = x.shape[:-2], x.strides[:-2]
+    steps = [(n, step) for n, step in zip(sizes, strides, strict=True) if n > 1]
+    if not steps:
+        return 0
+    for (_, outer), (n, inner) in pairwise(steps):
+        if outer != n * inner:
+            return None
+    step = int(steps[-1][1])
+    return step if step >= 0 else None
 
 
 @lru_cache(maxsize=1)

@@ -112,6 +112,7 @@ def fetch(
     world = world_of(comm, timeout_s=timeout_s)
     places = places_of(t)
     serving = places.nearest(world.rank)
+    tile, out = t.dtype.raw(tile), t.dtype.raw(out)
     flat = np.zeros(0, t.dtype.to_numpy()) if tile is None else tile.reshape(-1)
     received = 0
     with neighbour_tiles(world, flat, flat.dtype, "fetch elements", timeout_s) as nearby:
@@ -160,14 +161,14 @@ def store(
     places = places_of(t)
     most = round_elems or ROUND_ELEMS
     received = 0
-    dtype = t.dtype.to_numpy()
+    dtype, tile = t.dtype.to_numpy(), t.dtype.raw(tile)
     nearby = world.one_node and can_share()
     with world.operation(timeout_s):
         outbox = _Outbox(len(places.holders), min(n, most), dtype, nearby)
         for k in range(rounds):
             lo, hi = (min(n, i * most) for i in (k, k + 1))
             shard, place = places.find(positions(lo, hi))
-            given = np.ascontiguousarray(values(lo, hi))
+            given = np.ascontiguousarray(t.dtype.raw(values(lo, hi)))
             if nearby:
                 outbox.fill(shard, place, given)
                 received += _take_all(world, outbox, places, tile, timeout_s)

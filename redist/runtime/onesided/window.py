@@ -270,7 +270,7 @@ class Window:
         self.service = service
         """Reads tiles of other nodes; None if there is none to read."""
         self.timeout_s, self.name = timeout_s, str(t)
-        self.dtype = t.dtype.to_numpy()
+        self.dtype = t.dtype.named_numpy()
         numbers = grid(t)
         self.shape = t.shape
         self.cuts = tuple(map(t.cut, range(t.ndim)))
@@ -314,7 +314,7 @@ class Window:
         most = max(1, ANSWER_BYTES // self.dtype.itemsize)
         asked: list[Ask] = []
         for shard, part, block in blocks:
-            rank, whole = self.sources[shard], cast(Any, block)
+            rank, whole = self.sources[shard], cast(Any, self.type.dtype.raw(block))
             asked += [(rank, self.number, p, whole[(*there, ...)]) for p, there in part.split(most)]
         self._ask(asked)
 
@@ -342,7 +342,8 @@ class Window:
                 self.peeked[shard].read(part, piece)
                 continue
             rank = self.sources[shard]
-            asked += [(rank, self.number, p, piece[(*there, ...)]) for p, there in part.split(most)]
+            whole = self.type.dtype.raw(piece)
+            asked += [(rank, self.number, p, whole[(*there, ...)]) for p, there in part.split(most)]
         self._ask(asked)
         for where, piece in answers:
             out[where] = piece

@@ -53,9 +53,9 @@ ELSEWHERE = {
 }  # fmt: skip
 """Names that another program checks, of this folder or beside it."""
 PLAIN = {
-    "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "e", "fft", "inf", "linalg",
-    "nan", "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "memory", "ndim", "new", "shape", "size",
-    "tile", "type", "version", "sharing", "is_shared", "share", "shared_with",
+    "API_VERSIONS", "Array", "__array_api_version__", "__array_namespace_info__", "e", "fft", "float16",
+    "inf", "linalg", "nan", "newaxis", "pi", "box", "comm", "dtype", "local", "mesh", "memory", "ndim", "new",
+    "shape", "size", "tile", "type", "version", "sharing", "is_shared", "share", "shared_with",
     *DTYPES,
 }  # fmt: skip
 """Values and modules."""

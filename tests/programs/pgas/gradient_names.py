@@ -157,7 +157,7 @@ WITHOUT = set(
         "API_VERSIONS Array __array_api_version__ __array_namespace_info__ arange bitwise_and "
         "bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor bool "
         "broadcast_shapes can_cast checkpoint column_names complex64 complex128 custom_gradient e "
-        "empty eye fft finfo float32 float64 from_function from_local grad iinfo inf int8 int16 "
+        "empty eye fft finfo float16 float32 float64 from_function from_local grad iinfo inf int8 int16 "
         "int32 int64 isdtype linalg linspace nan newaxis ones pi program random read_csv "
         "read_hdf5 read_npy read_parquet read_zarr repeat_until result_type to_dask to_ray uint8 "
         "uint16 uint32 uint64 value_and_grad write_csv write_npy write_parquet write_zarr zeros "

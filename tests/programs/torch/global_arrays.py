@@ -157,7 +157,6 @@ def wrong_requests_are_one_error() -> str | None:
     wrong: list[tuple[str, Callable[[], Any]]] = [
         ("use a.to(type)", partial(pgas.asarray, x, type="{}, {tp}")),
         ("use a.to(type)", partial(pgas.asarray, x, limit_bytes=2**20)),
-        ("of bf16: NumPy cannot compute", partial(pgas.asarray, x.bfloat16())),
         ("its tile is", partial(pgas.asarray, odd)),
         ("'avg'", partial(pgas.asarray, average)),
         ("give one with the same dims, names and ranks", partial(redist.torch.from_global, other, mesh)),

@@ -198,7 +198,8 @@ def staging_of(
             return task.function.work_bytes(captured.on_device)
     if task.kind is TaskKind.NEW:
         return 0
-    return max(0, captured.rooms.get(task.node, 0) - made_bytes.get(task.node, 0))
+    own: int = getattr(task.function, "work_bytes", 0)  # blocks in f32
+    return max(own, captured.rooms.get(task.node, 0) - made_bytes.get(task.node, 0))
 
 
 def granted_bytes(exchanger: Exchanger, room_bytes: int) -> int:

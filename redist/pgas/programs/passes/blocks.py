@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redist.pgas.elementwise.rounded import Rounded
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 from redist.pgas.joins.ein_kernel import COMBINING, Aggregation, run_blocks
 from redist.pgas.joins.trace_join import Join, JoinStep, is_element_wise
@@ -184,7 +185,8 @@ class _Joins:
         self, number: int, shape: tuple[int, ...], made: tuple[int, ...], maker: Task, reader: int
     ) -> bool:
         """Whether a value is element-wise, as large as the join, and looked at by nobody else."""
-        if not isinstance(maker.function, np.ufunc) or not is_element_wise(maker.function):
+        function = maker.function
+        if not isinstance(function, (np.ufunc, Rounded)) or not is_element_wise(function):
             return False
         readers = self.uses[number] - (len(made) - 1)  # a task that writes it names it
         plain = all(not refs_in(one) or key == "out" for key, one in maker.options.items())

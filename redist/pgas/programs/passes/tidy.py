@@ -14,6 +14,7 @@ import numpy as np
 
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
 from redist.pgas.structures import replaced
+from redist.pgas.tiles.kinds import number_kind
 
 SMALL_BYTES = 4096
 """Constants up to this size are compared by value."""
@@ -144,7 +145,7 @@ def frozen(thing: Any, same: Mapping[int, int]) -> Hashable:
     if isinstance(thing, slice):
         return ("slice", *(frozen(one, same) for one in (thing.start, thing.stop, thing.step)))
     if isinstance(thing, (np.ndarray, np.generic)):
-        if thing.nbytes > SMALL_BYTES or thing.dtype.kind == "O":
+        if thing.nbytes > SMALL_BYTES or number_kind(thing.dtype) == "O":
             return ("object", id(thing))
         return ("array", str(thing.dtype), thing.shape, thing.tobytes())
     if isinstance(thing, (float, complex)):

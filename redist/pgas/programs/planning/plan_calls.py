@@ -24,6 +24,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.programs.planning.recorder import CallRecorder, ProgramCall
 from redist.pgas.structures import found_in
 from redist.pgas.tiles.arranging import Types, arranging
+from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tiled
@@ -241,5 +242,5 @@ def _ghost(on_device: bool, comm: Comm, t: ArrayType, tape: Tape) -> Array:
     shape, ghosts = tile_shape(t, comm.rank), ghosts_for(on_device)
     tile: Any = None
     if shape is not None:
-        tile = ghosts.ghost_kind(pretend(shape, t.dtype.to_numpy()), tape)
+        tile = ghosts.ghost_kind(pretend(shape, tile_dtype(t.dtype)), tape)
     return Array(t, comm, tile, ghosts)

@@ -16,11 +16,14 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from redist.pgas.creation import write_parts
+from redist.pgas.elementwise.rounded import Rounded
 from redist.pgas.ghosts.ghost import reshaped, sort_in_place
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 from redist.pgas.joins.ein_kernel import COMBINING, EinKernel
 from redist.pgas.joins.trace_join import is_element_wise
+from redist.pgas.products.in_f32 import product_in_f32
 from redist.pgas.programs.passes.blocks import BlockedJoin
+from redist.pgas.programs.passes.fuse import FusedElements
 from redist.pgas.random.generators import fill_whole
 
 # Where a dim of memory is found again in a view of it, and the same view of a block.
@@ -158,7 +161,7 @@ def rule_of(task: Task, shapes: Shapes) -> CutRule | None:
         return _of_join(task, function, shapes)
     if isinstance(function, EinKernel):
         return _of_ein(task, function)
-    if function is np.matmul:
+    if function in (np.matmul, product_in_f32):
         return _of_product(task, shapes)
     if function is np.einsum:
         return _of_einsum(task)
@@ -168,8 +171,10 @@ def rule_of(task: Task, shapes: Shapes) -> CutRule | None:
         return _of_fill(task, shapes)
     if function is sort_in_place or getattr(function, "__name__", "") == "accumulate":
         return _of_lines(task, shapes)
-    is_ufunc = isinstance(function, np.ufunc) and is_element_wise(function)
-    if is_ufunc or function in (np.where, np.copyto, operator.setitem):
+    is_ufunc = isinstance(function, (np.ufunc, Rounded)) and is_element_wise(function)
+    if is_ufunc or isinstance(function, FusedElements):
+        return _of_elements(task, shapes)
+    if function in (np.where, np.copyto, operator.setitem):
         return _of_elements(task, shapes)
     return None
 
@@ -183,7 +188,7 @@ def _of_elements(task: Task, shapes: Shapes) -> CutRule | None:
             return None
         slots = [slots[0], slots[2]]
     if task.kind is TaskKind.WRITE:
-        written = "out" if isinstance(task.function, np.ufunc) else 0
+        written = "out" if isinstance(task.function, (np.ufunc, Rounded)) else 0
     if any(refs_in(one) and name != written for name, one in task.options.items()):
         return None
     if written == "out":

@@ -1,0 +1,236 @@
+"""Element-wise functions of arrays on a GPU as one kernel: read in words of 16 bytes, computed in registers.
+
+CuPy launches a kernel for every function, and for every conversion before and after it, which read and write
+an element at a time. Here some functions, each of which takes results of those before it, become one kernel::
+
+    steps of 0 (bf16), 1 (a number)      for every word of 16 bytes: 8 elements of bf16
+        2 = multiply 0, 1                    real v2 = rounded_bf16(v0 * v1);
+        3 = tanh 2                           real v3 = rounded_bf16(tanh(v2));
+
+A step of 16-bit floats is rounded in its register, so that one kernel gives the bits of one for each step.
+Products are not fused with sums (``-fmad=false``), for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.loops import n_processors, run_loop
+
+EXPRESSIONS: dict[str, str] = {
+    "absolute": "fabs({0})", "add": "{0} + {1}", "arccos": "acos({0})", "arccosh": "acosh({0})",
+    "arcsin": "asin({0})", "arcsinh": "asinh({0})", "arctan": "atan({0})", "arctan2": "atan2({0}, {1})",
+    "arctanh": "atanh({0})", "ceil": "ceil({0})", "copysign": "copysign({0}, {1})", "cos": "cos({0})",
+    "cosh": "cosh({0})", "divide": "{0} / {1}", "equal": "{0} == {1}", "exp": "exp({0})",
+    "expm1": "expm1({0})", "floor": "floor({0})", "greater": "{0} > {1}", "greater_equal": "{0} >= {1}",
+    "hypot": "hypot({0}, {1})", "isnan": "{0} != {0}", "less": "{0} < {1}", "less_equal": "{0} <= {1}",
+    "log": "log({0})", "log10": "log10({0})", "log1p": "log1p({0})", "log2": "log2({0})",
+    "maximum": "largest({0}, {1})", "minimum": "least({0}, {1})", "multiply": "{0} * {1}",
+    "negative": "-{0}", "not_equal": "{0} != {1}", "positive": "{0}", "reciprocal": "(real)1 / {0}",
+    "rint": "rint({0})", "round": "rint({0})", "sin": "sin({0})", "sinh": "sinh({0})",
+    "sqrt": "sqrt({0})", "square": "{0} * {0}", "subtract": "{0} - {1}", "tan": "tan({0})",
+    "tanh": "tanh({0})", "trunc": "trunc({0})", "where": "{0} ? {1} : {2}",
+}  # fmt: skip
+"""By NumPy's name of a function: what it is of its operands, which are real numbers or truth values."""
+TRUTHS = frozenset(
+    {"equal", "greater", "greater_equal", "isnan", "less", "less_equal", "not_equal"}
+)
+ITEMS = {"bool": "unsigned char", "float16": "Half", "bfloat16": "Brain", "float32": "float",
+         "float64": "double"}  # fmt: skip
+"""The types of elements in memory, by NumPy's names."""
+WORD_BYTES = 16
+N_THREADS = 256
+BLOCKS_EACH = 32
+"""A processor works on no more blocks of threads."""
+
+PRELUDE = """
+typedef long long i64;
+#ifndef ON_HOST
+#define EACH_THREAD for (int tid = (int)threadIdx.x, once = 1; once; once = 0)
+#define N_THREADS ((int)blockDim.x)
+#endif
+struct Half { unsigned short bits; };
+struct Brain { unsigned short bits; };
+union Bits { unsigned bits; float value; };
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack { T at[N]; };
+
+static __device__ __forceinline__ float real_of(Brain x)
+{
+    Bits b;
+    b.bits = (unsigned)x.bits << 16;
+    return b.value;
+}
+static __device__ __forceinline__ float real_of(float x) { return x; }
+static __device__ __forceinline__ double real_of(double x) { return x; }
+static __device__ __forceinline__ bool real_of(unsigned char x) { return x != 0; }
+static __device__ __forceinline__ float real_of(Half h)
+{
+#ifdef ON_HOST
+    _Float16 x;
+    memcpy(&x, &h, 2);
+    return (float)x;
+#else
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h.bits));
+    return x;
+#endif
+}
+static __device__ __forceinline__ void put(Brain &to, float x)
+{
+    Bits b;
+    b.value = x;
+    if (x != x)
+        to.bits = (unsigned short)(b.bits >> 16 | 0x40);
+    else
+        to.bits = (unsigned short)((b.bits + 0x7fff + (b.bits >> 16 & 1)) >> 16);
+}
+static __device__ __forceinline__ void put(Half &to, float x)
+{
+#ifdef ON_HOST
+    _Float16 h = (_Float16)x;
+    memcpy(&to, &h, 2);
+#else
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x));
+#endif
+}
+static __device__ __forceinline__ void put(float &to, float x) { to = x; }
+static __device__ __forceinline__ void put(double &to, double x) { to = x; }
+static __device__ __forceinline__ void put(unsigned char &to, bool x) { to = x; }
+template <class T> static __device__ __forceinline__ float rounded(float x)
+{
+    T to;
+    put(to, x);
+    return real_of(to);
+}
+template <class T> static __device__ __forceinline__ T largest(T a, T b) { return a >= b || a != a ? a : b; }
+template <class T> static __device__ __forceinline__ T least(T a, T b) { return a <= b || a != a ? a : b; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementStep:
+    """A function of values by their numbers; ``dtype`` is that of its result, to which it is rounded."""
+
+    name: str
+    args: tuple[int, ...]
+    dtype: str
+
+
+def can_fuse(name: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
+    """Whether a function of elements of such dtypes has an expression."""
+    return name in EXPRESSIONS and all(one.name in ITEMS for one in dtypes)
+
+
+def run_steps(leaves: Sequence[Any], steps: Sequence[ElementStep]) -> Any:
+    """**Local.** The result of the last step, in a new array; None if arrays differ in shape or have gaps.
+
+    Leaves are arrays of a GPU, and real numbers; values are numbered after them.
+    """
+    arrays = [one for one in leaves if is_device(one)]
+    numbers = [one for one in leaves if not is_device(one)]
+    if not arrays or any(isinstance(one, complex) or np.ndim(one) for one in numbers):
+        return None
+    shape = arrays[0].shape
+    if any(one.shape != shape or not one.flags.c_contiguous for one in arrays):
+        return None
+    import cupy
+
+    out = cupy.empty(shape, np.dtype(steps[-1].dtype))
+    n = int(out.size)
+    if not n:
+        return out
+    kinds = tuple(one.dtype.name if is_device(one) else None for one in leaves)
+    given = [one if is_device(one) else float(one) for one in leaves]
+    aligned = all(one.data.ptr % WORD_BYTES == 0 for one in (*arrays, out))
+    width = _width([*filter(None, kinds), steps[-1].dtype]) if aligned else 1
+    source = source_of(kinds, tuple(steps), width)
+    words = -(-n // width)
+    blocks = min(-(-words // N_THREADS), BLOCKS_EACH * n_processors())
+    run_loop(source, "elements", blocks, N_THREADS, n, *given, out)
+    return out
+
+
+def _width(dtypes: Sequence[str]) -> int:
+    """How many elements the words of all arrays have: 16 bytes of the narrowest floats."""
+    floats = [np.dtype(one).itemsize for one in dtypes if one != "bool"]
+    return WORD_BYTES // min(floats, default=2)
+
+
+@lru_cache(maxsize=1024)
+def source_of(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...], width: int) -> str:
+    """The text of a kernel: the dtypes of leaves (None: a number), and its steps.
+
+    >>> text = source_of(("bfloat16", None), (ElementStep("add", (0, 1), "bfloat16"),), 8)
+    >>> [line.strip() for line in text.splitlines() if "v2 =" in line or "Pack<Brain, 8> made" in line]
+    ['const real v2 = rounded<Brain>(v0 + v1);', 'Pack<Brain, 8> made;']
+    """
+    names = [one for one in leaves if one is not None]
+    real = "double" if "float64" in (*names, *(step.dtype for step in steps)) else "float"
+    params, lines = [], []
+    truths: set[int] = set()
+    for k, one in enumerate(leaves):
+        params.append(f"double x{k}" if one is None else f"{ITEMS[one]} x{k}")
+        kind = "bool" if one == "bool" else "real"
+        truths |= {k} if kind == "bool" else set()
+        lines.append(
+            f"    const {kind} v{k} = ({kind}){f'x{k}' if one is None else f'real_of(x{k})'};"
+        )
+    for number, step in enumerate(steps, len(leaves)):
+        given = [f"(real)v{k}" if k in truths else f"v{k}" for k in step.args]
+        if step.name == "where":
+            given[0] = f"v{step.args[0]}"
+        text = EXPRESSIONS[step.name].format(*given)
+        if step.name in TRUTHS or step.dtype == "bool":
+            truths.add(number)
+            lines.append(f"    const bool v{number} = {text};")
+            continue
+        if step.dtype in ("float16", "bfloat16"):
+            text = f"rounded<{ITEMS[step.dtype]}>({text})"
+        lines.append(f"    const real v{number} = {text};")
+    out = ITEMS[steps[-1].dtype]
+    last = len(leaves) + len(steps) - 1
+    whole = [f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)]
+    packs = [
+        f"            const Pack<{ITEMS[one]}, {width}> p{k} ="
+        f" ((const Pack<{ITEMS[one]}, {width}> *)x{k})[w];"
+        for k, one in enumerate(leaves)
+        if one and width > 1
+    ]
+    inner = ", ".join(f"p{k}.at[k]" if one else f"x{k}" for k, one in enumerate(leaves))
+    single = ", ".join(f"x{k}[i]" if one else f"x{k}" for k, one in enumerate(leaves))
+    by_words = "" if width == 1 else f"""
+        for (i64 w = first; w < whole; w += step) {{
+{chr(10).join(packs)}
+            Pack<{out}, {width}> made;
+#pragma unroll
+            for (int k = 0; k < {width}; k++)
+                made.at[k] = element({inner});
+            ((Pack<{out}, {width}> *)out)[w] = made;
+        }}"""  # fmt: skip
+    start = "0" if width == 1 else f"n / {width}"
+    return f"""{PRELUDE}
+typedef {real} real;
+static __device__ __forceinline__ {out} element({", ".join(params)})
+{{
+{chr(10).join(lines)}
+    {out} made;
+    put(made, v{last});
+    return made;
+}}
+extern "C" __global__ void elements(i64 n, {", ".join(whole)}, {out} *out)
+{{
+    EACH_THREAD
+    {{
+        const i64 first = (i64)blockIdx.x * N_THREADS + tid, step = (i64)gridDim.x * N_THREADS;
+        const i64 whole = {start};{by_words}
+        for (i64 i = whole * {width} + first; i < n; i += step)
+            out[i] = element({single});
+    }}
+}}
+"""
