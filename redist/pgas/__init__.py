@@ -75,7 +75,7 @@ from redist.pgas.statistics import (
     nansum, nanvar, percentile, ptp, quantile,
 )  # fmt: skip
 from redist.pgas.suggestions import explain_missing as _explain_missing
-from redist.pgas.tiles.kinds import dtype_asked as _dtype_asked
+from redist.pgas.kinds import dtype_asked as _dtype_asked
 from redist.pgas.tiles.move import move_together
 from redist.pgas.tiles.reshape import reshape
 

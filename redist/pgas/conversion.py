@@ -13,9 +13,9 @@ from redist.layout.tiles import Box
 from redist.pgas.creation import Type, make, to_numbers
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import as_tile_of, dtype_asked, tile_dtype
 from redist.pgas.memory import memory_for
 from redist.pgas.tiles.devices import is_gpu
-from redist.pgas.tiles.kinds import as_tile_of, dtype_asked, tile_dtype
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, line_mesh, mesh_of, must_be_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tile, Tiled

@@ -22,11 +22,11 @@ from redist.layout.tiles import Box
 from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import dtype_asked, is_stored, number_kind, tile_dtype
 from redist.pgas.memory import DEVICE, TileMemory, memory_for
 from redist.pgas.tiles.arguments import takes_any_array
 from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.devices import is_gpu, kind_of
-from redist.pgas.tiles.kinds import dtype_asked, is_stored, number_kind, tile_dtype
 from redist.pgas.tiles.layouts import MeshLike, dtype_of, mesh_of, must_be_type, parse_dims
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tile, Tiled, own_boxes

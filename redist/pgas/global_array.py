@@ -20,6 +20,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
 from redist.pgas.indexing import dispatch
+from redist.pgas.kinds import number_kind
 from redist.pgas.memory import memory_for
 from redist.pgas.methods import Methods
 from redist.pgas.namespace_info import API_VERSIONS
@@ -30,7 +31,6 @@ from redist.pgas.shapes.permute import matrix_transpose, permute_dims
 from redist.pgas.suggestions import explain_conversion, explain_missing
 from redist.pgas.tiles import devices
 from redist.pgas.tiles.arranging import asked, left_alone
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, line_mesh, must_be_type, parse_target, with_dtype
 from redist.pgas.tiles.move import move, move_as_asked, resolve_pending
 from redist.pgas.tiles.tiled import Tile, tile_in

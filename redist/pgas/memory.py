@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from redist.errors import MemoryLimitError, RequestError
 from redist.layout.array_type import ArrayType
+from redist.pgas.kinds import is_stored
 from redist.pgas.limit_in_force import current_limit
-from redist.pgas.tiles.kinds import is_stored
 from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
 from redist.text.units import ceil_div, format_beside, format_bytes

@@ -19,6 +19,7 @@ from redist.pgas import reductions
 from redist.pgas.elementwise import unary
 from redist.pgas.elementwise.apply import Number, apply, astype
 from redist.pgas.indexing import boolean, dispatch
+from redist.pgas.kinds import number_kind
 from redist.pgas.operators import Operators
 from redist.pgas.ordering import searching, sorting
 from redist.pgas.products.matmul import matmul, tensordot
@@ -26,7 +27,6 @@ from redist.pgas.shapes import diagonals, permute
 from redist.pgas.shapes.repeat import repeat
 from redist.pgas.tiles.arguments import Axis, check_arrays, dim_of
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.reshape import reshape

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from redist.errors import ArgumentError
-from redist.pgas.tiles import devices, kinds
-from redist.pgas.tiles.kinds import dtype_asked, float_limits, number_kind, promote
+from redist.pgas import kinds
+from redist.pgas.kinds import dtype_asked, float_limits, number_kind, promote
+from redist.pgas.tiles import devices
 from redist.pgas.tiles.tiled import Tiled
 
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")

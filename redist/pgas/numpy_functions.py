@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from redist.errors import ArgumentError, ArgumentTypeError
+from redist.pgas.kinds import number_kind, promote
 from redist.pgas.methods import Methods, dot, refuse_arguments
 from redist.pgas.ordering.sorting import is_stable
 from redist.pgas.suggestions import explain_function, explain_options
 from redist.pgas.tiles.arguments import check_arrays, dim_of
-from redist.pgas.tiles.kinds import number_kind, promote
 from redist.pgas.tiles.tiled import Tiled
 
 Function = Callable[..., Any]

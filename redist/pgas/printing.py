@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from redist.errors import RequestError
+from redist.pgas.kinds import number_kind
 from redist.pgas.tiles.devices import name_of
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.tiled import Tiled, tile_in
 
 CORNER = 3

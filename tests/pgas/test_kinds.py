@@ -14,8 +14,8 @@ import pytest
 
 import redist
 from redist import pgas
-from redist.pgas.tiles import kinds
-from redist.pgas.tiles.kinds import can_cast, dtype_asked, promote
+from redist.pgas import kinds
+from redist.pgas.kinds import can_cast, dtype_asked, promote
 
 pytest.importorskip("ml_dtypes", reason="bf16 and 8-bit floats need ml_dtypes")
 BF16, F16 = dtype_asked("bf16"), dtype_asked("float16")
@@ -152,4 +152,4 @@ def test_one_module_answers_all_questions_about_dtypes() -> None:
         asked = [line for line in asked if not line.startswith((">>>", '"', "..."))]
         if path.name != "kinds.py" and len(asked) > ALLOWED.get(path.name, 0):
             found[path.name] = asked
-    assert not found, "ask redist.pgas.tiles.kinds instead"
+    assert not found, "ask redist.pgas.kinds instead"

@@ -12,6 +12,15 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.rounded import tile_function
 from redist.pgas.elementwise.standard_limits import takes_out
+from redist.pgas.kinds import (
+    NUMBERS,
+    array_dtype,
+    can_cast,
+    dtype_asked,
+    is_half,
+    is_stored,
+    number_kind,
+)
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.tiles.arguments import kind_of_value, takes_any_array
 from redist.pgas.tiles.arranging import (
@@ -27,15 +36,6 @@ from redist.pgas.tiles.arranging import (
     with_places,
 )
 from redist.pgas.tiles.devices import check_alike, is_gpu, to_device
-from redist.pgas.tiles.kinds import (
-    NUMBERS,
-    array_dtype,
-    can_cast,
-    dtype_asked,
-    is_half,
-    is_stored,
-    number_kind,
-)
 from redist.pgas.tiles.layouts import dtype_of, meet, operand_type, resolved_type, with_dtype
 from redist.pgas.tiles.move import as_plain, cast_tile, move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled, tile_in

@@ -11,8 +11,8 @@ from redist.pgas.elementwise import standard_limits
 from redist.pgas.elementwise.apply import Number, apply, astype
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.elementwise.unary import imag, positive, real
+from redist.pgas.kinds import float_limits, number_kind, promote
 from redist.pgas.tiles.arguments import check_arrays
-from redist.pgas.tiles.kinds import float_limits, number_kind, promote
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tiled
 

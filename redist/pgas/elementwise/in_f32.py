@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from redist.pgas.elementwise.apply import astype
-from redist.pgas.structures import mapped
-from redist.pgas.tiles.kinds import (
+from redist.pgas.kinds import (
     F32,
     AnyDType,
     is_float,
@@ -19,6 +18,7 @@ from redist.pgas.tiles.kinds import (
     promote,
     refuse_stored,
 )
+from redist.pgas.structures import mapped
 from redist.pgas.tiles.tiled import Tiled
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,7 +43,7 @@ def _widened(function: F, rounds: bool) -> F:
     end = "; results are rounded back." if rounds else ", and so are results."
 
     @wraps(function)
-    def widened(*args: Any, **options: Any) -> Any:
+    def called(*args: Any, **options: Any) -> Any:
         for one in (*args, *options.values()) if options else args:
             if _is_small(one):
                 break
@@ -68,8 +68,8 @@ def _widened(function: F, rounds: bool) -> F:
             return made
         return mapped(made, lambda one: _rounded(one, target))
 
-    widened.__doc__ = f"{function.__doc__ or ''} {SAID}{end}"
-    return widened  # type: ignore[return-value]
+    called.__doc__ = f"{function.__doc__ or ''} {SAID}{end}"
+    return called  # type: ignore[return-value]
 
 
 def _is_small(one: Any) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 
 from redist.pgas.elementwise.rounded import ON_ITS_GRID, Rounded
 from redist.pgas.elementwise.standard_limits import floor_divide
+from redist.pgas.kinds import F32, is_half, number_kind
 from redist.pgas.memory import DEVICE, TileMemory
-from redist.pgas.tiles.kinds import F32, is_half, number_kind
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import filled_on_device

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.tiles.kinds import F32, AnyDType, is_half, number_kind, promote, refuse_if_stored
+from redist.pgas.kinds import F32, AnyDType, is_half, number_kind, promote, refuse_if_stored
 from redist.pgas.tiles.tiled import Tile
 
 BLOCK_ELEMS = 2**16

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from redist.pgas.elementwise.rounded import Rounded
-from redist.pgas.tiles.kinds import number_kind, promote
+from redist.pgas.kinds import number_kind, promote
 from redist.pgas.tiles.tiled import Tile
 
 

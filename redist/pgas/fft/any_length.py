@@ -18,11 +18,11 @@ from redist.layout.axes import SubAxis
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import InRange
+from redist.pgas.kinds import promote, tile_dtype
 from redist.pgas.memory import TileMemory
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.kinds import promote, tile_dtype
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box

@@ -21,9 +21,9 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box, box_of
 from redist.pgas.files.shares import File
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import file_kind
 from redist.pgas.memory import GRAIN
 from redist.pgas.tiles.budget import staging_room
-from redist.pgas.tiles.kinds import file_kind
 from redist.pgas.tiles.layouts import line_mesh
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.select import Link, new_tile

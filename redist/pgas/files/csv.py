@@ -43,7 +43,7 @@ from redist.pgas.files.shares import (
     teller,
 )  # fmt: skip
 from redist.pgas.global_array import Array
-from redist.pgas.tiles.kinds import file_kind
+from redist.pgas.kinds import file_kind
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, comm_or_world
 

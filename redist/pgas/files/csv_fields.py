@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from redist.errors import ArgumentError
 from redist.pgas.files.lines import one_delimiter
-from redist.pgas.tiles.kinds import file_kind
+from redist.pgas.kinds import file_kind
 
 Values = NDArray[Any]
 

@@ -15,7 +15,7 @@ from redist.pgas.files.blocks import Columns, Table, width_of, within
 from redist.pgas.files.lines import one_delimiter
 from redist.pgas.files.same_call import WRITING, same_call, says_ours
 from redist.pgas.files.shares import File, teller
-from redist.pgas.tiles.kinds import file_kind
+from redist.pgas.kinds import file_kind
 from redist.pgas.tiles.layouts import line_mesh
 from redist.runtime.files.new_file import new_file
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from redist.errors import ReadError
 from redist.layout.tiles import Box
 from redist.pgas.files.heads import KINDS, ArrayHead, StoreHead, need, xarray_fill
-from redist.pgas.tiles.kinds import file_kind
+from redist.pgas.kinds import file_kind
 
 Values = NDArray[Any]
 OWN = {

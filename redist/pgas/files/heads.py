@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from redist.errors import ReadError, RedistError
 from redist.layout.tiles import Box
-from redist.pgas.tiles.kinds import file_kind
+from redist.pgas.kinds import file_kind
 from redist.text.extras import install_line
 
 Values = NDArray[Any]

@@ -29,7 +29,7 @@ from redist.pgas.files.shares import (
     together,
 )  # fmt: skip
 from redist.pgas.global_array import Array
-from redist.pgas.tiles.kinds import file_kind
+from redist.pgas.kinds import file_kind
 from redist.pgas.tiles.tiled import own_box
 from redist.runtime.files.new_file import new_file
 from redist.runtime.ranks.world import Comm, comm_or_world

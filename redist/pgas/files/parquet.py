@@ -24,7 +24,7 @@ from redist.pgas.files.shares import (
     together,
 )  # fmt: skip
 from redist.pgas.global_array import Array
-from redist.pgas.tiles.kinds import file_kind, promote
+from redist.pgas.kinds import file_kind, promote
 from redist.runtime.files.new_file import NewFile, new_file
 from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S

@@ -28,7 +28,7 @@ from redist.pgas.files.shares import (
 )
 from redist.pgas.files.workers import Workers, default_threads
 from redist.pgas.global_array import Array
-from redist.pgas.tiles.kinds import file_kind
+from redist.pgas.kinds import file_kind
 from redist.pgas.tiles.layouts import dtype_of, line_mesh
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.units import ceil_div

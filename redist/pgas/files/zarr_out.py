@@ -21,7 +21,7 @@ from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import File, teller
 from redist.pgas.files.workers import Workers
 from redist.pgas.global_array import Array
-from redist.pgas.tiles.kinds import file_kind
+from redist.pgas.kinds import file_kind
 from redist.pgas.tiles.move import as_plain, resolve_pending
 from redist.runtime.files.disk import make_folders
 from redist.runtime.files.new_file import new_tree

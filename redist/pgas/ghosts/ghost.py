@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from redist.errors import CaptureError
 from redist.pgas.ghosts.stand_ins import VIEWS, look_at, pretend
 from redist.pgas.ghosts.tape import RETURN_IT, Ref, Tape, TaskKind
+from redist.pgas.kinds import number_kind
 from redist.pgas.structures import replaced
-from redist.pgas.tiles.kinds import number_kind
 
 AnyArray = NDArray[Any]
 

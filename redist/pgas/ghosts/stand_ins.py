@@ -16,8 +16,8 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from redist.errors import CaptureError
+from redist.pgas.kinds import number_kind, promote
 from redist.pgas.structures import found_in, replaced
-from redist.pgas.tiles.kinds import number_kind, promote
 
 AnyArray = NDArray[Any]
 

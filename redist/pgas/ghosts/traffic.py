@@ -14,9 +14,9 @@ from redist.pgas.ghosts.memory import GhostMemory
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, TaskKind
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import tile_dtype
 from redist.pgas.memory import TileMemory, memory_for
 from redist.pgas.structures import replaced
-from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import (
     OUTSIDE,

@@ -20,6 +20,7 @@ from redist.pgas.gradients.rules import (  # noqa: F401  (they fill the table)
     shapes,
 )
 from redist.pgas.gradients.rules.table import constant
+from redist.pgas.kinds import is_float, number_kind
 from redist.pgas.structures import found_in, replaced
 from redist.pgas.tiles.arguments import kind_of_value, takes_any_array
 from redist.pgas.tiles.arranging import arranging, asked, current_arranger
@@ -107,7 +108,7 @@ class GradientFunction:
         owed = recorder.back({id(value): ones_like(value)})
 
         def gradient(x: Tiled) -> Any:
-            if x.dtype.kind not in "fc":
+            if not is_float(x.dtype):
                 raise GradientError(
                     f"cannot differentiate {name} by {x.type}: its values are no real or complex numbers"
                 )
@@ -134,7 +135,7 @@ class GradientFunction:
                     "array in it; make it one with pgas.asarray"
                 )
             for x in arrays:
-                if x.dtype.kind not in "fc":
+                if not is_float(x.dtype):
                     raise ArgumentTypeError(
                         f"cannot differentiate {name} by argument {i}: {x.type} has no real or complex "
                         "numbers; convert it with pgas.astype"
@@ -182,7 +183,7 @@ def _value_of(name: str, out: Any, has_aux: bool) -> tuple[Any, Any]:
             f"cannot differentiate {name}: it gives {kind_of_value(out)}; let it give a global array "
             "without dims, and with has_aux anything else beside that"
         )
-    if out.shape != () or out.dtype.kind != "f":
+    if out.shape != () or number_kind(out.dtype) != "f":
         raise ArgumentError(
             f"cannot differentiate {name}: it gives {out.type}; let it give one real number, as by pgas.sum"
         )

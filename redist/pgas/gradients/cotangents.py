@@ -15,6 +15,7 @@ from typing import Any
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.elementwise.unary import real
+from redist.pgas.kinds import number_kind
 from redist.pgas.shapes.repeat import broadcast_to
 
 Shape = tuple[int, ...]
@@ -47,6 +48,6 @@ def in_dtype(g: Any, x: Any) -> Any:
     """A cotangent in the dtype of its array: of a real one, its real part."""
     if g.dtype == x.dtype:
         return g
-    if g.dtype.kind == "c" and x.dtype.kind != "c":
+    if number_kind(g.dtype) == "c" and number_kind(x.dtype) != "c":
         g = real(g)
     return g if g.dtype == x.dtype else astype(g, x.dtype)

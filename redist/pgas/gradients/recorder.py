@@ -24,6 +24,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.gradients.cotangents import full, in_dtype
 from redist.pgas.gradients.rules.table import RULES, Owed, Rule, key_of
 from redist.pgas.indexing import dispatch
+from redist.pgas.kinds import is_float
 from redist.pgas.memory import TileMemory
 from redist.pgas.products.matmul import update_by_product
 from redist.pgas.structures import found_in, replaced
@@ -185,12 +186,12 @@ class GradientRecorder:
         made = [
             y
             for y in found_in(result, (Tiled,))
-            if y.dtype.kind in "fc" and all(y is not x for x in arrays)
+            if is_float(y.dtype) and all(y is not x for x in arrays)
         ]
         if not made:
             return
         needed = frozenset(
-            i for i, x in enumerate(arrays) if id(x) in self._depending and x.dtype.kind in "fc"
+            i for i, x in enumerate(arrays) if id(x) in self._depending and is_float(x.dtype)
         )
         self._depending.update({id(y): y for y in made})
         versions = tuple(x.version for x in arrays)

@@ -19,12 +19,12 @@ from redist.pgas.indexing import integer
 from redist.pgas.indexing.basic import get_basic, put_basic
 from redist.pgas.indexing.chosen import unravel
 from redist.pgas.indexing.keys import AtIndices, ByMask, InRange, Item, NewDim
+from redist.pgas.kinds import tile_dtype
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.arguments import check_arrays, dim_of, takes_array
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import copy_to_host, in_memory, to_device
-from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.tiles.layouts import dtype_of, make_type, operand_type
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.reshape import reshape

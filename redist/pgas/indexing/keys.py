@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import ArgumentError, IndexKeyError
-from redist.pgas.tiles.kinds import number_kind
+from redist.pgas.kinds import number_kind
 from redist.pgas.tiles.layouts import Shape
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.copies.gpu_arrays import is_device

@@ -17,6 +17,7 @@ from redist.layout.dtype import DType
 from redist.pgas.elementwise import binary, unary
 from redist.pgas.joins.ein_kernel import REDUCTIONS, EinKernel
 from redist.pgas.joins.trace_join import Join, trace_join, trace_known_join
+from redist.pgas.kinds import computing, number_kind
 from redist.pgas.memory import round_to_grains
 from redist.pgas.products.contract_layout import (
     NamedLabels,
@@ -41,7 +42,6 @@ from redist.pgas.tiles.arranging import (
 )
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.kinds import computing, number_kind
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.select import new_tile

@@ -16,6 +16,7 @@ from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.elementwise.in_f32 import gives_f32, in_f32
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import complex_dtype, float_limits, real_dtype
 from redist.pgas.linalg import tall_qr
 from redist.pgas.linalg.equations import is_large, solve_by_panels
 from redist.pgas.linalg.matrices import (
@@ -29,7 +30,6 @@ from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.shapes.repeat import broadcast_to
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.kinds import complex_dtype, float_limits, real_dtype
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 

@@ -17,6 +17,7 @@ from redist.errors import ArgumentError, ArgumentTypeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.elementwise.in_f32 import in_f32
+from redist.pgas.kinds import float_limits, number_kind, promote
 from redist.pgas.linalg import tall_qr
 from redist.pgas.linalg.matrices import check_matrices, make_whole, refuse_together, run_together
 from redist.pgas.memory import SHARED_FROM, as_tile
@@ -25,7 +26,6 @@ from redist.pgas.shapes.permute import expand_dims, squeeze
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.kinds import float_limits, number_kind, promote
 from redist.pgas.tiles.layouts import dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box

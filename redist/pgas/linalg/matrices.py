@@ -10,10 +10,10 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, MatrixError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.creation import make
+from redist.pgas.kinds import number_kind
 from redist.pgas.memory import as_tile
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.devices import kind_of
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled

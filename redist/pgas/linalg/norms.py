@@ -12,6 +12,7 @@ from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.elementwise.in_f32 import in_f32
+from redist.pgas.kinds import array_dtype, number_kind, real_dtype
 from redist.pgas.linalg.decompositions import svdvals
 from redist.pgas.linalg.matrices import check_matrices
 from redist.pgas.memory import as_tile
@@ -19,7 +20,6 @@ from redist.pgas.reductions.reduce import reduced_type
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dims_of
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.kinds import array_dtype, number_kind, real_dtype
 from redist.pgas.tiles.layouts import free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T

@@ -15,6 +15,7 @@ from redist.pgas.elementwise.apply import astype
 from redist.pgas.elementwise.binary import where
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import promote
 from redist.pgas.linalg.decompositions import inv
 from redist.pgas.linalg.matrices import check_matrices, identity_like
 from redist.pgas.memory import as_tile
@@ -24,7 +25,6 @@ from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike, kind_of
-from redist.pgas.tiles.kinds import promote
 from redist.pgas.tiles.layouts import dtype_of, free_dims, meet, operand_type, with_dtype
 from redist.pgas.tiles.move import move, paid
 from redist.pgas.tiles.tiled import T

@@ -39,10 +39,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from redist.errors import ArgumentTypeError, RequestError
+from redist.pgas.kinds import can_cast, promote
 from redist.pgas.onesided.address_space import NAMES, ArrayAccess
 from redist.pgas.onesided.epochs import begin
 from redist.pgas.onesided.index_selection import select
-from redist.pgas.tiles.kinds import can_cast, promote
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.tokens import EpochEvent
 

@@ -17,6 +17,7 @@ from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.indexing import dispatch
+from redist.pgas.kinds import number_kind, promote
 from redist.pgas.memory import as_tile
 from redist.pgas.ordering.sorting import sort
 from redist.pgas.shapes.shift import flip
@@ -25,7 +26,6 @@ from redist.pgas.tiles.arguments import check_arrays, kind_of_value
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.kinds import number_kind, promote
 from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape

@@ -20,11 +20,11 @@ from redist.layout.axes import coordinates, refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, grid
 from redist.pgas.elementwise.in_f32 import in_f32
+from redist.pgas.kinds import number_kind
 from redist.pgas.tiles.arguments import dim_of, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile

@@ -15,6 +15,14 @@ import numpy as np
 
 from redist.errors import ArgumentError, RequestError
 from redist.layout.array_type import ArrayType
+from redist.pgas.kinds import (
+    array_dtype,
+    computing,
+    is_half,
+    number_kind,
+    promote,
+    refuse_if_stored,
+)
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
 from redist.pgas.products.contract_layout import Labels, Product, place, place_within
 from redist.pgas.products.in_f32 import product_in_f32
@@ -28,14 +36,6 @@ from redist.pgas.tiles.arranging import (
     with_places,
 )
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.kinds import (
-    array_dtype,
-    computing,
-    is_half,
-    number_kind,
-    promote,
-    refuse_if_stored,
-)
 from redist.pgas.tiles.layouts import Shape, dtype_of, with_dtype
 from redist.pgas.tiles.move import cast_tile, move, paid
 from redist.pgas.tiles.tiled import T, Tile

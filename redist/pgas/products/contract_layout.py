@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
+from redist.pgas.kinds import array_dtype, computing, number_kind, promote
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.shapes.diagonals import diagonal
 from redist.pgas.tiles.arranging import label_dims
-from redist.pgas.tiles.kinds import array_dtype, computing, number_kind, promote
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.plan.rates import ONE_NODE, device_costs

@@ -13,6 +13,7 @@ import numpy as np
 from redist.errors import ArgumentTypeError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
+from redist.pgas.kinds import computing, is_half, promote
 from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import (
     Labels,
@@ -27,7 +28,6 @@ from redist.pgas.reductions.reduce import reduce, rounded_once
 from redist.pgas.shapes.permute import permute_dims
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.kinds import computing, is_half, promote
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.tiles.kinds import F32, is_half
+from redist.pgas.kinds import F32, is_half
 from redist.pgas.tiles.tiled import Tile
 
 ROWS_BYTES = 2**20

@@ -12,6 +12,7 @@ from redist.errors import ArgumentError, ArgumentTypeError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import leaves_of
 from redist.pgas.elementwise.apply import apply
+from redist.pgas.kinds import array_dtype, can_cast, computing, is_half, number_kind, promote
 from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels
 from redist.pgas.products.in_f32 import product_in_f32
@@ -19,7 +20,6 @@ from redist.pgas.reductions.reduce import rounded_once
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.arguments import check_arrays, dim_of
 from redist.pgas.tiles.arranging import current_arranger, left_alone
-from redist.pgas.tiles.kinds import array_dtype, can_cast, computing, is_half, number_kind, promote
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.tiled import T, tile_in

@@ -10,11 +10,11 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_index
+from redist.pgas.kinds import dtype_asked
 from redist.pgas.shapes.shift import roll
 from redist.pgas.tiles.arguments import check_arrays, dim_of, dims_of
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.kinds import dtype_asked
 from redist.pgas.tiles.layouts import dtype_of, free_dims, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile

@@ -20,8 +20,8 @@ from redist.layout.tiles import Box
 from redist.pgas.creation import Shape, Type, make, sizes_of, write_parts
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import computing, dtype_asked, float_limits, is_half, number_kind
 from redist.pgas.tiles.arranging import left_alone
-from redist.pgas.tiles.kinds import computing, dtype_asked, float_limits, is_half, number_kind
 from redist.pgas.tiles.layouts import MeshLike
 from redist.pgas.tiles.tiled import Tile, own_box
 from redist.runtime.ranks.world import Comm

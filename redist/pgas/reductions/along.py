@@ -12,9 +12,9 @@ from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import tile_index
+from redist.pgas.kinds import number_kind
 from redist.pgas.memory import as_tile
 from redist.pgas.tiles.arguments import dim_of
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.tiles.kinds import F32
+from redist.pgas.kinds import F32
 from redist.pgas.tiles.tiled import Tile
 
 BLOCK_ELEMS = 2**12

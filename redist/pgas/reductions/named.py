@@ -12,13 +12,7 @@ from redist.errors import ArgumentError
 from redist.pgas.elementwise.apply import Number, apply, astype
 from redist.pgas.elementwise.binary import isclose
 from redist.pgas.elementwise.in_f32 import in_f32
-from redist.pgas.memory import as_tile
-from redist.pgas.reductions import along
-from redist.pgas.reductions.reduce import accumulate, reduce, reduced_type, rounded_once
-from redist.pgas.shapes.join import concat
-from redist.pgas.tiles.arguments import Axis, dims_of, takes_array
-from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.kinds import (
+from redist.pgas.kinds import (
     computing,
     dtype_asked,
     is_half,
@@ -26,6 +20,12 @@ from redist.pgas.tiles.kinds import (
     number_kind,
     refuse_if_stored,
 )
+from redist.pgas.memory import as_tile
+from redist.pgas.reductions import along
+from redist.pgas.reductions.reduce import accumulate, reduce, reduced_type, rounded_once
+from redist.pgas.shapes.join import concat
+from redist.pgas.tiles.arguments import Axis, dims_of, takes_array
+from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.layouts import default_dims, make_type
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.select import new_tile

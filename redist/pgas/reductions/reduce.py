@@ -12,6 +12,7 @@ from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.pgas.elementwise.apply import astype
+from redist.pgas.kinds import array_dtype, computing, is_half
 from redist.pgas.memory import TileMemory
 from redist.pgas.reductions.in_blocks import prod_in_f32, sum_in_f32
 from redist.pgas.tiles.arguments import Axis, dims_of
@@ -23,7 +24,6 @@ from redist.pgas.tiles.arranging import (
     label_dims,
     with_places,
 )
-from redist.pgas.tiles.kinds import array_dtype, computing, is_half
 from redist.pgas.tiles.layouts import dtype_of, resolved_type
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, owing

@@ -9,10 +9,10 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
+from redist.pgas.kinds import promote
 from redist.pgas.tiles.arguments import kind_of_value
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.kinds import promote
 from redist.pgas.tiles.layouts import make_type, meet
 from redist.pgas.tiles.move import move, paid, resolve_pending
 from redist.pgas.tiles.reshape import reshape

@@ -11,10 +11,10 @@ from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError, Reque
 from redist.layout.array_type import ArrayType
 from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.integer import gather_small
+from redist.pgas.kinds import number_kind
 from redist.pgas.tiles.arguments import takes_array, takes_arrays
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike, copy_to_host
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import (
     Dims,
     Shape,

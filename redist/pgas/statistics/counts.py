@@ -14,10 +14,10 @@ from redist.pgas.conversion import asarray
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import number_kind
 from redist.pgas.tiles.arguments import check_arrays, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled

@@ -13,12 +13,12 @@ from redist.pgas.conversion import asarray
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.indexing import dispatch
+from redist.pgas.kinds import number_kind
 from redist.pgas.ordering.sorting import sort
 from redist.pgas.shapes.permute import expand_dims, moveaxis
 from redist.pgas.statistics.averages import along_one
 from redist.pgas.tiles.arguments import Axis, takes_array
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.layouts import dtype_of
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.tiled import T, Tile, Tiled

@@ -9,6 +9,7 @@ import numpy as np
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.elementwise.in_f32 import in_f32
+from redist.pgas.kinds import number_kind
 from redist.pgas.methods import correction_of
 from redist.pgas.ordering.sorting import sort
 from redist.pgas.shapes.permute import expand_dims, squeeze
@@ -17,7 +18,6 @@ from redist.pgas.statistics.averages import along_one
 from redist.pgas.statistics.quantiles import median
 from redist.pgas.tiles.arguments import Axis, takes_array
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.kinds import number_kind
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.tiled import T
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from redist.errors import ArgumentError, CaptureError, RequestError
+from redist.pgas.kinds import as_tile_of
 from redist.pgas.structures import mapped
-from redist.pgas.tiles.kinds import as_tile_of
 from redist.pgas.tiles.tiled import T, Tiled, tile_in
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, refined_parts
+from redist.pgas.kinds import tile_dtype
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.budget import require_room, staging_room
-from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.tiles.layouts import Dims, Shape, make_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled

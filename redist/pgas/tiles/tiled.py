@@ -14,9 +14,9 @@ from redist.layout.array_type import ArrayType
 from redist.layout.axes import format_axes
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box, box_of, spans_of
+from redist.pgas.kinds import array_dtype
 from redist.pgas.limit_in_force import current_limit
 from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
-from redist.pgas.tiles.kinds import array_dtype
 from redist.runtime.ranks.world import Comm
 
 # Which part of a global array this rank holds.

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
+from redist.pgas.kinds import tile_dtype
 from redist.pgas.memory import Tile, TileMemory
-from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize

@@ -16,8 +16,8 @@ from redist.pgas.ghosts.memory import ghosts_for
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import Tape, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
+from redist.pgas.kinds import dtype_asked
 from redist.pgas.programs.passes.fuse import FusedElements, fuse_elements
-from redist.pgas.tiles.kinds import dtype_asked
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.cuda.elements import EXPRESSIONS, ElementStep, run_steps
 from tests.fakes import numpy_cupy

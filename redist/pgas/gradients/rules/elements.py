@@ -25,6 +25,7 @@ from redist.pgas.elementwise.unary import (
 )  # fmt: skip
 from redist.pgas.gradients.cotangents import unstretched
 from redist.pgas.gradients.rules.table import RULES, Owed, Rule, constant, rule
+from redist.pgas.kinds import number_kind
 from redist.pgas.tiles.tiled import Tiled
 
 # What a cotangent becomes: of the result, the result and the operands, that of each operand.
@@ -42,7 +43,7 @@ def _zero_of(g: Any) -> Any:
 
 
 def _absolute(g: Any, y: Any, x: Any) -> Any:
-    if x.dtype.kind != "c":
+    if number_kind(x.dtype) != "c":
         return g * sign(x)
     return g * (conj(x) / where(y == 0, y.dtype.type(1), y))
 
@@ -182,7 +183,7 @@ constant(
 
 @rule(np.sign)
 def _sign(owed: Owed) -> list[Any]:
-    if owed.y.dtype.kind == "c":
+    if number_kind(owed.y.dtype) == "c":
         raise owed.refuse("a sign of complex numbers has no gradient here; write x / abs(x)")
     return [None]
 

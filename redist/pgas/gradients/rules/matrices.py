@@ -12,6 +12,7 @@ from redist.pgas.creation import eye, zeros_like
 from redist.pgas.elementwise.binary import where
 from redist.pgas.gradients.cotangents import full, unstretched
 from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
+from redist.pgas.kinds import number_kind
 from redist.pgas.linalg.decompositions import (
     cholesky,
     det,
@@ -83,7 +84,7 @@ def _slogdet(owed: Owed) -> list[Any]:
 
 def _real(owed: Owed) -> Any:
     x = owed.operands[0]
-    if x.dtype.kind == "c":
+    if number_kind(x.dtype) == "c":
         raise owed.refuse("its gradient is known for real matrices only")
     return x
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
+from redist.pgas.kinds import number_kind
 from redist.pgas.structures import replaced
-from redist.pgas.tiles.kinds import number_kind
 
 SMALL_BYTES = 4096
 """Constants up to this size are compared by value."""

@@ -21,10 +21,10 @@ from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import MoveOf, Tape, Task, taping
 from redist.pgas.ghosts.traffic import Exchanger, GhostTraffic
 from redist.pgas.global_array import Array
+from redist.pgas.kinds import tile_dtype
 from redist.pgas.programs.planning.recorder import CallRecorder, ProgramCall
 from redist.pgas.structures import found_in
 from redist.pgas.tiles.arranging import Types, arranging
-from redist.pgas.tiles.kinds import tile_dtype
 from redist.pgas.tiles.layouts import resolved_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import Tiled
