@@ -216,10 +216,6 @@ class Array(Methods):
             )
         )
 
-    def __buffer__(self, flags: int) -> memoryview:
-        self.memory.check_reach("take the buffer of", self.type)
-        return self._tile().data
-
     def _tile(self) -> Tile:
         self.memory.check_tile("reach into", self.type)
         whole = resolve_pending(self)

@@ -18,6 +18,7 @@ from redist.errors import ArgumentError, ArgumentTypeError
 from redist.pgas.joins.ein import as_fixed
 from redist.pgas.joins.ein_kernel import COMBINING, Aggregation, choose_block, run_blocks
 from redist.pgas.joins.trace_join import Join, trace_join
+from redist.pgas.reductions.in_blocks import prod_in_f32
 
 F8 = np.dtype("f8")
 FACTOR = 2.0
@@ -42,16 +43,20 @@ def test_a_join_lets_go_of_its_operands() -> None:
 
 @given(st.data())
 def test_blocks_of_any_size_give_what_the_whole_gives(data: st.DataObject) -> None:
+    reduce = data.draw(st.sampled_from(list(COMBINING)))
+    in_f32 = (
+        reduce is prod_in_f32
+    )  # few values, all powers of two: their product is exact in any order
     ndim = data.draw(st.integers(1, 4))
-    shape = tuple(data.draw(st.integers(1, 6)) for _ in range(ndim))
+    shape = tuple(data.draw(st.integers(1, 3 if in_f32 else 6)) for _ in range(ndim))
     block = tuple(data.draw(st.integers(1, n)) for n in shape)
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    least, most = (0, 2) if in_f32 else (-9, 9)
     tiles = [
-        rng.integers(-9, 9, tuple(n if data.draw(st.booleans()) else 1 for n in shape))
+        rng.integers(least, most, tuple(n if data.draw(st.booleans()) else 1 for n in shape))
         for _ in "ab"
     ]
     dims = tuple(dim for dim in range(ndim) if data.draw(st.booleans()))
-    reduce = data.draw(st.sampled_from(list(COMBINING)))
     join = traced(lambda a, b: (a - b) * (a + 2 * b) + a, "i8", "i8")
     whole = np.broadcast_to((tiles[0] - tiles[1]) * (tiles[0] + 2 * tiles[1]) + tiles[0], shape)
     want = reduce(whole, axis=dims, keepdims=True) if dims else whole

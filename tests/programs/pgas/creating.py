@@ -109,8 +109,8 @@ def sent(draw: Draw) -> str | None:
     root = comm.size - 1
     texts = comm.bcast([pickle.dumps(cut), pickle.dumps(whole), pickle.dumps(xp.sum(cut))], root)
     found = wrong(pickle.loads(texts[1]), np.arange(4), "a pickle of everything")
-    restore, (*parts, size) = whole.__reduce__()
-    found = found or wrong(restore(*parts, size + 1), np.arange(4), "everything of more ranks")
+    restore, (*parts, size, owes) = whole.__reduce__()
+    found = found or wrong(restore(*parts, size + 1, owes), np.arange(4), "everything of more ranks")
     for text in (texts[0], texts[2]):
         try:
             pickle.loads(text)
