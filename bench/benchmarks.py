@@ -78,6 +78,7 @@ OTHERS = {
     "rechunk": Benchmark("bench.rechunk.race", ("stores",), needs=("zarr",)),
     "refit gpu": Benchmark("bench.refits.gpu_race", ("gpu",), needs=("torch",)),
     "gpu kernels": Benchmark("bench.gpu.kernels", needs=("cupy",)),
+    "halves gpu": Benchmark("bench.gpu.halves", ("gpu",), needs=("cupy",)),
     "gpu ranks": Benchmark("bench.gpu.ranks", needs=("cupy",)),
 }
 """What is run only if it is asked for."""

@@ -38,6 +38,10 @@ EXPRESSIONS: dict[str, str] = {
     "tanh": "tanh({0})", "trunc": "trunc({0})", "where": "{0} ? {1} : {2}",
 }  # fmt: skip
 """By NumPy's name of a function: what it is of its operands, which are real numbers or truth values."""
+ROUNDED_AFTER = {
+    "divide": "quick_quotient({0}, {1})", "exp": "quick_exp({0})", "reciprocal": "quick_quotient(1, {0})",
+}  # fmt: skip
+"""Where an f32 value is rounded to 16 bits at once: 16 right bits of its 24 do, and are made faster."""
 TRUTHS = frozenset(
     {"equal", "greater", "greater_equal", "isnan", "less", "less_equal", "not_equal"}
 )
@@ -83,12 +87,16 @@ static __device__ __forceinline__ float real_of(Half h)
 }
 static __device__ __forceinline__ void put(Brain &to, float x)
 {
+#if !defined(ON_HOST) && __CUDA_ARCH__ >= 900
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(x));
+#else
     Bits b;
     b.value = x;
     if (x != x)
         to.bits = (unsigned short)(b.bits >> 16 | 0x40);
     else
         to.bits = (unsigned short)((b.bits + 0x7fff + (b.bits >> 16 & 1)) >> 16);
+#endif
 }
 static __device__ __forceinline__ void put(Half &to, float x)
 {
@@ -107,6 +115,24 @@ template <class T> static __device__ __forceinline__ float rounded(float x)
     T to;
     put(to, x);
     return real_of(to);
+}
+static __device__ __forceinline__ float quick_quotient(float a, float b)
+{
+#ifdef ON_HOST
+    return a / b;
+#else
+    float q; /* of all floats, to 2 units of the last place; __fdividef is wrong where b is large */
+    asm("div.full.f32 %0, %1, %2;" : "=f"(q) : "f"(a), "f"(b));
+    return q;
+#endif
+}
+static __device__ __forceinline__ float quick_exp(float x)
+{
+#ifdef ON_HOST
+    return exp(x);
+#else
+    return __expf(x);
+#endif
 }
 template <class T> static __device__ __forceinline__ T largest(T a, T b) { return a >= b || a != a ? a : b; }
 template <class T> static __device__ __forceinline__ T least(T a, T b) { return a <= b || a != a ? a : b; }
@@ -185,12 +211,14 @@ def source_of(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...], wi
         given = [f"(real)v{k}" if k in truths else f"v{k}" for k in step.args]
         if step.name == "where":
             given[0] = f"v{step.args[0]}"
-        text = EXPRESSIONS[step.name].format(*given)
+        is_half = step.dtype in ("float16", "bfloat16")
+        quick = ROUNDED_AFTER.get(step.name) if is_half and real == "float" else None
+        text = (quick or EXPRESSIONS[step.name]).format(*given)
         if step.name in TRUTHS or step.dtype == "bool":
             truths.add(number)
             lines.append(f"    const bool v{number} = {text};")
             continue
-        if step.dtype in ("float16", "bfloat16"):
+        if is_half:
             text = f"rounded<{ITEMS[step.dtype]}>({text})"
         lines.append(f"    const real v{number} = {text};")
     out = ITEMS[steps[-1].dtype]
