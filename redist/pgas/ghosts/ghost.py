@@ -37,7 +37,7 @@ class Ghost(NDArrayOperatorsMixin):
         self.root = self.number if root is None else root
         tape.roots[self.number] = self.root
         tape.shapes[self.number] = like.shape
-        tape.n_bytes[self.number] = like.nbytes
+        tape.dtypes[self.number], tape.n_bytes[self.number] = like.dtype, like.nbytes
 
     # How it looks
 

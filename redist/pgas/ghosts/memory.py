@@ -176,6 +176,12 @@ class DeviceGhostMemory(GhostMemory):
         given = function, list(tiles), list(kinds), dtype
         return note(_tape(), compute, given, {}, like)
 
+    def multiply(self, function: Callable[..., Any], x: Any, y: Any, dtype: Any) -> Any:
+        """**Local.** Note a product of matrices, which takes 16-bit floats as they lie."""
+        stack = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        rows, columns = x.shape[-2:-1], y.shape[-1:] if y.ndim > 1 else ()
+        return note(_tape(), function, (x, y, dtype), {}, pretend((*stack, *rows, *columns), dtype))
+
     def _carried(
         self, function: Callable[..., Any], given: Any, like: Any, kind: type[Ghost]
     ) -> Ghost:

@@ -11,6 +11,8 @@ from enum import Enum, auto
 from types import FrameType
 from typing import Any, NoReturn
 
+import numpy as np
+
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.structures import found_in
@@ -133,6 +135,7 @@ class Tape:
         self.roots: dict[int, int] = {}
         """The memory of every value that has some, by the value that it was first."""
         self.shapes: dict[int, tuple[int, ...]] = {}
+        self.dtypes: dict[int, np.dtype[Any]] = {}
         self.n_bytes: dict[int, int] = {}
         """The bytes of every value that has some."""
         self.rooms: dict[int, int] = {}

@@ -148,6 +148,7 @@ class Capture:
     result: Any
     roots: Mapping[int, int]
     shapes: Mapping[int, tuple[int, ...]]
+    dtypes: Mapping[int, np.dtype[Any]]
     n_bytes: Mapping[int, int]
     """Of every value that has some."""
     rooms: Mapping[int, int]
@@ -237,6 +238,7 @@ def capture(
         made,
         tape.roots,
         tape.shapes,
+        tape.dtypes,
         tape.n_bytes,
         tape.rooms,
         any(array.memory.on_device for array in arrays),

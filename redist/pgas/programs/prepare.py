@@ -107,7 +107,7 @@ def tidy_up(
     if not captured.on_device:
         tasks = block_joins(tasks, kept, roots, captured.shapes)
     else:
-        tasks = fuse_elements(tasks, kept, roots, captured.shapes)
+        tasks = fuse_elements(tasks, kept, roots, captured.shapes, captured.dtypes)
     found = _kept_moves(tasks, captured, comm) if cache else {}
     copies = {task: at for task, at in found.items() if steady is None or at in steady}
     return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks), copies)

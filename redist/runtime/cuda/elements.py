@@ -9,10 +9,14 @@ an element at a time. Here some functions, each of which takes results of those 
 
 A step of 16-bit floats is rounded in its register, so that one kernel gives the bits of one for each step.
 Products are not fused with sums (``-fmad=false``), for the same reason.
+
+Operands that are stretched to the shape of the result, and views, are read where they lie: dims that lie alike
+in all arrays become one, and a word finds its place in each array by the strides of those that are left.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -50,6 +54,8 @@ ITEMS = {"bool": "unsigned char", "float16": "Half", "bfloat16": "Brain", "float
 """The types of elements in memory, by NumPy's names."""
 WORD_BYTES = 16
 N_THREADS = 256
+MOST_STRIDED = 6
+"""Arrays that lie by strides have no more dims, once neighbours are joined."""
 BLOCKS_EACH = 32
 """A processor works on no more blocks of threads."""
 
@@ -154,7 +160,7 @@ def can_fuse(name: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def run_steps(leaves: Sequence[Any], steps: Sequence[ElementStep]) -> Any:
-    """**Local.** The result of the last step, in a new array; None if arrays differ in shape or have gaps.
+    """**Local.** The result of the last step, in a new array; None if the shapes of arrays do not fit together.
 
     Leaves are arrays of a GPU, and real numbers; values are numbered after them.
     """
@@ -162,8 +168,9 @@ def run_steps(leaves: Sequence[Any], steps: Sequence[ElementStep]) -> Any:
     numbers = [one for one in leaves if not is_device(one)]
     if not arrays or any(isinstance(one, complex) or np.ndim(one) for one in numbers):
         return None
-    shape = arrays[0].shape
-    if any(one.shape != shape or not one.flags.c_contiguous for one in arrays):
+    try:
+        shape = np.broadcast_shapes(*(one.shape for one in arrays))
+    except ValueError:
         return None
     import cupy
 
@@ -175,11 +182,73 @@ def run_steps(leaves: Sequence[Any], steps: Sequence[ElementStep]) -> Any:
     given = [one if is_device(one) else float(one) for one in leaves]
     aligned = all(one.data.ptr % WORD_BYTES == 0 for one in (*arrays, out))
     width = _width([*filter(None, kinds), steps[-1].dtype]) if aligned else 1
+    if any(one.shape != shape or not one.flags.c_contiguous for one in arrays):
+        return out if _run_strided(given, kinds, steps, width, out) else None
     source = source_of(kinds, tuple(steps), width)
     words = -(-n // width)
     blocks = min(-(-words // N_THREADS), BLOCKS_EACH * n_processors())
     run_loop(source, "elements", blocks, N_THREADS, n, *given, out)
     return out
+
+
+def _run_strided(
+    leaves: Sequence[Any], kinds: tuple[str | None, ...], steps: Sequence[ElementStep], width: int, out: Any
+) -> bool:  # fmt: skip
+    """**Local.** Fill ``out`` from arrays that are stretched to its shape, or views; False if it is too large."""
+    arrays = [one for one, kind in zip(leaves, kinds, strict=True) if kind]
+    sizes, strides = joined_dims(out.shape, [_steps_in(one, out.shape) for one in arrays])
+    inner = tuple(one[-1] for one in strides)
+    whole = sizes[-1] % width == 0 and all(
+        one in (0, 1) and (one == 0 or all(step % width == 0 for step in steps_of[:-1]))
+        for one, steps_of in zip(inner, strides, strict=True)
+    )
+    width = width if whole else 1
+    words = int(out.size) // width
+    if words >= 2**31 or len(sizes) > MOST_STRIDED:
+        return False
+    places = [(*sizes[:-1], sizes[-1] // width), *strides]
+    source = strided_source_of(kinds, tuple(steps), width, len(sizes), inner)
+    blocks = min(-(-words // N_THREADS), BLOCKS_EACH * n_processors())
+    given = [np.uintp(one.data.ptr) if kind else one for one, kind in zip(leaves, kinds, strict=True)]
+    run_loop(source, "strided", blocks, N_THREADS, words, *given, out, *sum(map(tuple, places), ()))
+    return True
+
+
+def _steps_in(array: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """From one element to the next along each dim of a shape that an array is stretched to, in elements."""
+    missing = len(shape) - array.ndim
+    own = zip(array.shape, array.strides, strict=True)
+    return (0,) * missing + tuple(0 if n == 1 else step // array.itemsize for n, step in own)
+
+
+def joined_dims(
+    shape: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Fewer dims, where neighbours lie as one in all arrays; dims of one element go.
+
+    >>> joined_dims((2, 3, 4), [(12, 4, 1), (0, 0, 1)])
+    ((6, 4), [(4, 1), (0, 1)])
+    >>> joined_dims((5, 1), [(1, 0)])
+    ((5,), [(1,)])
+    """
+    own = math.prod(shape)
+    steps: list[list[int]] = []
+    sizes: list[int] = []
+    lines = [[own := own // n for n in shape], *map(list, strides)]
+    for at, n in enumerate(shape):
+        step = [one[at] for one in lines]
+        if n == 1:
+            continue
+        if sizes and steps[-1] == [one * n for one in step]:
+            sizes[-1] *= n
+            steps[-1] = step
+        else:
+            sizes.append(n)
+            steps.append(step)
+    if not sizes:
+        return (1,), [(1,) for _ in strides]
+    turned = list(zip(*steps, strict=True))
+    return tuple(sizes), turned[1:]
 
 
 def _width(dtypes: Sequence[str]) -> int:
@@ -196,6 +265,102 @@ def source_of(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...], wi
     >>> [line.strip() for line in text.splitlines() if "v2 =" in line or "Pack<Brain, 8> made" in line]
     ['const real v2 = rounded<Brain>(v0 + v1);', 'Pack<Brain, 8> made;']
     """
+    out = ITEMS[steps[-1].dtype]
+    whole = [f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)]
+    packs = [
+        f"            const Pack<{ITEMS[one]}, {width}> p{k} ="
+        f" ((const Pack<{ITEMS[one]}, {width}> *)x{k})[w];"
+        for k, one in enumerate(leaves)
+        if one and width > 1
+    ]
+    inner = ", ".join(f"p{k}.at[k]" if one else f"x{k}" for k, one in enumerate(leaves))
+    single = ", ".join(f"x{k}[i]" if one else f"x{k}" for k, one in enumerate(leaves))
+    by_words = "" if width == 1 else f"""
+        for (i64 w = first; w < whole; w += step) {{
+{chr(10).join(packs)}
+            Pack<{out}, {width}> made;
+#pragma unroll
+            for (int k = 0; k < {width}; k++)
+                made.at[k] = element({inner});
+            ((Pack<{out}, {width}> *)out)[w] = made;
+        }}"""  # fmt: skip
+    start = "0" if width == 1 else f"n / {width}"
+    return f"""{_element(leaves, steps)}
+extern "C" __global__ void elements(i64 n, {", ".join(whole)}, {out} *out)
+{{
+    EACH_THREAD
+    {{
+        const i64 first = (i64)blockIdx.x * N_THREADS + tid, step = (i64)gridDim.x * N_THREADS;
+        const i64 whole = {start};{by_words}
+        for (i64 i = whole * {width} + first; i < n; i += step)
+            out[i] = element({single});
+    }}
+}}
+"""
+
+
+@lru_cache(maxsize=1024)
+def strided_source_of(
+    leaves: tuple[str | None, ...],
+    steps: tuple[ElementStep, ...],
+    width: int,
+    n_dims: int,
+    inner: tuple[int, ...],
+) -> str:
+    """The text of a kernel whose arrays lie by strides; those of arrays along the last dim are ``inner``.
+
+    A word of an array that is stretched along the last dim is one element.
+
+    >>> steps = (ElementStep("multiply", (0, 1), "bfloat16"),)
+    >>> text = strided_source_of(("bfloat16", "float32"), steps, 8, 2, (1, 0))
+    >>> [line.strip() for line in text.splitlines() if "made.at[k]" in line]
+    ['made.at[k] = element(p0.at[k], p1);']
+    """
+    out = ITEMS[steps[-1].dtype]
+    arrays = [k for k, one in enumerate(leaves) if one]
+    by_number = dict(zip(arrays, inner, strict=True))
+    params = [f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)]
+    params += [f"{out} *out", *(f"i64 n{d}" for d in range(n_dims))]
+    params += [f"i64 s{k}_{d}" for k in arrays for d in range(n_dims)]
+    lines = [f"            i64 {', '.join(f'o{k} = 0' for k in arrays)};", "            unsigned left = w;"]
+    for d in reversed(range(n_dims)):
+        at = "left" if d == 0 else f"left % (unsigned)n{d}"
+        lines.append(f"            const i64 i{d} = {at};")
+        scale = f" * {width}" if d == n_dims - 1 and width > 1 else ""
+        lines += [f"            o{k} += i{d} * s{k}_{d}{scale};" for k in arrays]
+        lines += [f"            left /= (unsigned)n{d};"] if d else []
+    given = []
+    for k, one in enumerate(leaves):
+        if one is None:
+            given.append(f"x{k}")
+        elif width > 1 and by_number[k]:
+            pack = f"Pack<{ITEMS[one]}, {width}>"
+            lines.append(f"            const {pack} p{k} = *(const {pack} *)(x{k} + o{k});")
+            given.append(f"p{k}.at[k]")
+        else:
+            lines.append(f"            const {ITEMS[one]} p{k} = x{k}[o{k}];")
+            given.append(f"p{k}")
+    return f"""{_element(leaves, steps)}
+extern "C" __global__ void strided(i64 n, {", ".join(params)})
+{{
+    EACH_THREAD
+    {{
+        const i64 first = (i64)blockIdx.x * N_THREADS + tid, step = (i64)gridDim.x * N_THREADS;
+        for (i64 w = first; w < n; w += step) {{
+{chr(10).join(lines)}
+            Pack<{out}, {width}> made;
+#pragma unroll
+            for (int k = 0; k < {width}; k++)
+                made.at[k] = element({", ".join(given)});
+            ((Pack<{out}, {width}> *)out)[w] = made;
+        }}
+    }}
+}}
+"""
+
+
+def _element(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...]) -> str:
+    """What kernels begin with, and the function that makes an element of the result."""
     names = [one for one in leaves if one is not None]
     real = "double" if "float64" in (*names, *(step.dtype for step in steps)) else "float"
     params, lines = [], []
@@ -223,25 +388,6 @@ def source_of(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...], wi
         lines.append(f"    const real v{number} = {text};")
     out = ITEMS[steps[-1].dtype]
     last = len(leaves) + len(steps) - 1
-    whole = [f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)]
-    packs = [
-        f"            const Pack<{ITEMS[one]}, {width}> p{k} ="
-        f" ((const Pack<{ITEMS[one]}, {width}> *)x{k})[w];"
-        for k, one in enumerate(leaves)
-        if one and width > 1
-    ]
-    inner = ", ".join(f"p{k}.at[k]" if one else f"x{k}" for k, one in enumerate(leaves))
-    single = ", ".join(f"x{k}[i]" if one else f"x{k}" for k, one in enumerate(leaves))
-    by_words = "" if width == 1 else f"""
-        for (i64 w = first; w < whole; w += step) {{
-{chr(10).join(packs)}
-            Pack<{out}, {width}> made;
-#pragma unroll
-            for (int k = 0; k < {width}; k++)
-                made.at[k] = element({inner});
-            ((Pack<{out}, {width}> *)out)[w] = made;
-        }}"""  # fmt: skip
-    start = "0" if width == 1 else f"n / {width}"
     return f"""{PRELUDE}
 typedef {real} real;
 static __device__ __forceinline__ {out} element({", ".join(params)})
@@ -250,15 +396,5 @@ static __device__ __forceinline__ {out} element({", ".join(params)})
     {out} made;
     put(made, v{last});
     return made;
-}}
-extern "C" __global__ void elements(i64 n, {", ".join(whole)}, {out} *out)
-{{
-    EACH_THREAD
-    {{
-        const i64 first = (i64)blockIdx.x * N_THREADS + tid, step = (i64)gridDim.x * N_THREADS;
-        const i64 whole = {start};{by_words}
-        for (i64 i = whole * {width} + first; i < n; i += step)
-            out[i] = element({single});
-    }}
 }}
 """

@@ -182,7 +182,7 @@ def _tasks(function: Any, *arrays: Any) -> list[Any]:
             given.append(pgas.Array(x.type, x.comm, tile, ghosts))
         made = function(*given)
     kept = [x.tile.number for x in made]
-    return fuse_elements(tape.tasks, kept, tape.roots, tape.shapes)
+    return fuse_elements(tape.tasks, kept, tape.roots, tape.shapes, tape.dtypes)
 
 
 CHECKS = ("kernels", "chains", "arrays", "fused")
