@@ -99,8 +99,8 @@ class TileMemory:
         """**Local.** Copy a tile into C order; itself if it is."""
         return np.ascontiguousarray(tile)
 
-    def write(self, function: Callable[..., None], tile: Tile, *args: Any) -> None:
-        """**Local.** Let a function write a tile, which is its first argument."""
+    def write(self, function: Callable[..., None], tile: Tile | list[Tile], *args: Any) -> None:
+        """**Local.** Let a function write a tile, or a list of some, which is its first argument."""
         function(tile, *args)
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:

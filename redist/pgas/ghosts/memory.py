@@ -113,11 +113,12 @@ class GhostMemory(TileMemory):
         """**Local.** Nothing is held."""
 
     def write(self, function: Callable[..., None], tile: Any, *args: Any) -> None:
-        """**Local.** Note that a function writes a tile."""
+        """**Local.** Note that a function writes a tile, or several."""
         ghosts: list[Ghost] = []
         refs = refs_of((tile, *args), ghosts)
         reads = [one.root for one in ghosts]
-        tile.tape.record(TaskKind.WRITE, function, refs, {}, None, reads, (tile.root,))
+        written = [one.root for one in (tile if isinstance(tile, list) else [tile])]
+        _tape().record(TaskKind.WRITE, function, refs, {}, None, reads, written)
 
 
 def explains() -> bool:

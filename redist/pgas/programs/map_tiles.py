@@ -7,19 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import ArgumentError, ArgumentTypeError, ShapeError
+from redist.errors import ArgumentError, ArgumentTypeError, GradientError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import tile_index
-from redist.pgas.kinds import dtype_asked
+from redist.pgas.gradients.rules.table import Owed, rule
+from redist.pgas.kinds import dtype_asked, number_kind
 from redist.pgas.shapes.shift import roll
-from redist.pgas.tiles.arguments import check_arrays, dim_of, dims_of
+from redist.pgas.tiles.arguments import check_arrays, dim_of, dims_of, kind_of_value
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import dtype_of, free_dims, with_dtype
+from redist.pgas.tiles.layouts import dtype_of, free_dims, make_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import shared
+from redist.text.call_site import calling_line
+from redist.text.units import parse_bytes
 
 WRAP = "wrap"
 
@@ -32,6 +36,8 @@ def map_tiles(
     halo: Mapping[int, int] | None = None,
     edges: float | str = 0.0,
     dtype: Any = None,
+    room: int | str = 0,
+    gradient: Callable[..., Any] | None = None,
 ) -> Any:
     """**Collective** if operands must move. Let a function of arrays work on the tiles: NumPy's, or CuPy's.
 
@@ -39,46 +45,152 @@ def map_tiles(
 
         smooth = pgas.map_tiles(lambda t: (t[:-2] + t[1:-1] + t[2:]) / 3, u, halo={0: 1})
         ranks = pgas.map_tiles(scipy.stats.rankdata, x, whole=1)
+        cubes = pgas.map_tiles(lambda t: t**3, x, gradient=lambda g, t: (3 * g * t**2,))
 
-    Arrays have one shape, and are brought to the layout of the first. ``whole`` names dims that tiles must
-    hold all of. ``halo`` says by how many elements tiles reach into their neighbours along a dim, on both
-    sides; beyond the ends of the array they have the number ``edges``, or, with ``edges="wrap"``, the other
-    end. Tiles are read-only; on GPUs the function gets copies of them, as CuPy arrays. It returns an array of
-    the shape of its rank's tile without halo, on the same device; its dtype is ``dtype``, by default that of
-    the first array.
+    Arrays have as many dims and are brought to the layout of the first: where another has another size along
+    a dim, it is cut into as many tiles, all of one size. ``whole`` names dims that tiles must hold all of.
+    ``halo`` says by how many elements tiles reach into their neighbours along a dim, on both sides; beyond
+    the ends of the array they have the number ``edges``, or, with ``edges="wrap"``, the other end. Tiles are
+    read-only; on GPUs the function gets copies of them, as CuPy arrays. It returns an array of the shape of
+    its rank's first tile without halo, on the same device, of CuPy or of another library that shares its
+    memory (DLPack); its dtype is ``dtype``, by default that of the first array.
+
+    ``room`` is what the function takes beside operands and result, in bytes or as ``"1GiB"``: a memory limit
+    counts it. ``gradient(g, *tiles)`` gives the tiles of the cotangents of all arrays, or None for some, from
+    that of the result; without it, ``map_tiles`` is not differentiated.
     """
     if not callable(function) or not arrays:
         raise ArgumentTypeError("cannot map tiles: need a function, and arrays")
     check_arrays("map_tiles", *arrays)
-    check_alike("map_tiles", *arrays)
-    first = resolve_pending(arrays[0])
-    if any(x.shape != first.shape or x.mesh != first.mesh for x in arrays):
-        raise ShapeError("cannot map tiles of arrays of different shapes or meshes")
-    dims = frozenset(dims_of(whole if isinstance(whole, int) else tuple(whole), first.ndim))
-    first = move(first, free_dims(first.type, dims))
-    operands = [first]
-    for x in arrays[1:]:
-        x = resolve_pending(x)
-        operands.append(move(x, with_dtype(first.type, x.type.dtype)))
+    if gradient is not None and (not callable(gradient) or halo):
+        why = "with a halo" if callable(gradient) else f"by {gradient!r}: need a function"
+        raise ArgumentTypeError(f"cannot differentiate a function of tiles {why}")
+    n_bytes = _bytes_of(room)
+    operands = _side_by_side(arrays, whole)
+    first = operands[0]
     reach = {dim_of(dim, first.ndim): n for dim, n in (halo or {}).items()}
     tiles = [_with_halo(x, reach, edges) for x in operands]
     kind = first.dtype if dtype is None else dtype_asked(dtype)
     t = with_dtype(first.type, dtype_of(kind))
+    _say_room(operands, [t], n_bytes)
     out = new_tile(first, t)
     if out is not None:
         first.memory.write(_run_kernel, out, function, *tiles)
     return first.new(t, out)
 
 
+@rule(map_tiles)
+def _gradient_of_tiles(owed: Owed) -> Sequence[Any]:
+    gradient = owed.options.get("gradient")
+    if gradient is None:
+        raise GradientError(
+            f"cannot differentiate map_tiles ({calling_line()}): it has no gradient; say what it is by gradient=, "
+            "or use pgas.stop_gradient on what it is given if that is to count as constant"
+        )
+    options = {name: owed.options[name] for name in ("whole", "room") if name in owed.options}
+    found = iter(gradient_of_tiles(gradient, owed.whole, *owed.operands, **options))
+    return [next(found) if _has_slope(x) else None for x in owed.operands]
+
+
+@left_alone
+def gradient_of_tiles(
+    gradient: Callable[..., Any],
+    g: Any,
+    *arrays: Any,
+    whole: int | Sequence[int] = (),
+    room: int | str = 0,
+) -> tuple[Any, ...]:
+    """**Collective** if operands must move. The cotangents of arrays of numbers, whose tiles a function makes."""
+    operands = _side_by_side(arrays, whole)
+    first = operands[0]
+    own = move(resolve_pending(g), with_dtype(first.type, g.type.dtype))
+    wanted = [x for x in operands if _has_slope(x)]
+    _say_room([own, *operands], [x.type for x in wanted], _bytes_of(room))
+    outs = [x.new(x.type, new_tile(x, x.type)) for x in wanted]
+    if first.tile is not None:
+        numbers = tuple(n for n, x in enumerate(operands) if _has_slope(x))
+        tiles = [x.tile for x in (own, *operands)]
+        first.memory.write(_run_gradient, [x.tile for x in outs], numbers, gradient, *tiles)
+    return tuple(outs)
+
+
+def _bytes_of(room: Any) -> int:
+    found = parse_bytes(room) if isinstance(room, str) else room
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise ArgumentError(
+            f"cannot map tiles with room={room!r}: need bytes, as an int or as '1GiB'"
+        )
+    return found
+
+
+def _has_slope(x: Tiled) -> bool:
+    return number_kind(x.dtype) in "fc"
+
+
+def _side_by_side(arrays: Sequence[Any], whole: int | Sequence[int]) -> list[Any]:
+    """**Collective** if operands must move. Arrays in the layout of the first, whose named dims are whole."""
+    check_alike("map_tiles", *arrays)
+    first = resolve_pending(arrays[0])
+    for x in arrays[1:]:
+        if x.ndim != first.ndim or x.mesh != first.mesh:
+            raise ShapeError(
+                f"cannot map tiles of {first.type} and {x.type}: need as many dims, and one mesh"
+            )
+    dims = frozenset(dims_of(whole if isinstance(whole, int) else tuple(whole), first.ndim))
+    first = move(first, free_dims(first.type, dims))
+    operands = [first]
+    for x in arrays[1:]:
+        x = resolve_pending(x)
+        if x.shape == first.shape:
+            operands.append(move(x, with_dtype(first.type, x.type.dtype)))
+            continue
+        for dim, (n, m, cuts) in enumerate(zip(first.shape, x.shape, first.type.cuts, strict=True)):
+            if n != m and (n % cuts or m % cuts or first.type.segments):
+                raise ShapeError(
+                    f"cannot map tiles of {first.type} and {x.type}: along dim {dim} sizes {n} and {m} are "
+                    f"not cut into {cuts} equal tiles each; name the dim in whole="
+                )
+        t = make_type(x.mesh, x.type.dtype, x.shape, first.type.dims)
+        operands.append(move(x, t))
+    return operands
+
+
+def _say_room(operands: Sequence[Any], made: Sequence[ArrayType], room: int) -> None:
+    """**Local.** Say what a function takes: results twice, as it makes them and as they stay; on GPUs copies."""
+    first = operands[0]
+    copies = sum(x.type.tile_bytes for x in operands) if first.memory.on_device else 0
+    first.memory.check_room(room + copies + 2 * sum(t.tile_bytes for t in made))
+
+
 def _run_kernel(out: Tile, function: Callable[..., Any], *tiles: Tile) -> None:
-    made = function(*map(_read_only, tiles))
+    _fill(out, function(*map(_read_only, tiles)))
+
+
+def _run_gradient(
+    outs: Sequence[Tile], numbers: Sequence[int], gradient: Callable[..., Any], *tiles: Tile
+) -> None:
+    made = gradient(*map(_read_only, tiles))
+    if not isinstance(made, (tuple, list)) or len(made) != len(tiles) - 1:
+        raise GradientError(
+            f"cannot differentiate map_tiles: its gradient gives {kind_of_value(made)}; let it give a tuple "
+            f"of {len(tiles) - 1}: a tile, or None, for each array"
+        )
+    for out, number in zip(outs, numbers, strict=True):
+        if made[number] is None:
+            out.fill(0)
+        else:
+            _fill(out, made[number])
+
+
+def _fill(out: Tile, made: Any) -> None:
+    """**Local.** Write what a function made of tiles."""
     if is_device(made) != is_device(out):
         here, there = ("CuPy", "a GPU") if is_device(out) else ("NumPy", "the host")
         raise ArgumentTypeError(
             f"cannot use what the function made of a tile on {there}: {type(made).__name__}; "
             f"let it give an array of {here}"
         )
-    made = made if is_device(made) else np.asarray(made)
+    made = shared(made) if is_device(made) else np.asarray(made)
     if made.shape != out.shape:
         raise ShapeError(
             f"cannot use what the function made of a tile: shape {made.shape}, not {out.shape}"

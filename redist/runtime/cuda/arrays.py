@@ -25,6 +25,15 @@ def as_device(array: Any) -> Any:
     return cupy.from_dlpack(array)
 
 
+def shared(array: Any) -> Any:
+    """The same memory as an array of CuPy, by DLPack where another library made it: it names all dtypes."""
+    if is_cupy_array(array) or not hasattr(array, "__dlpack__"):
+        return as_device(array)
+    import cupy
+
+    return cupy.from_dlpack(array)
+
+
 def is_read_only(array: Any) -> bool:
     """Whether an array of a GPU, as it was given, says that it must not be written."""
     if is_cupy_array(array):

@@ -209,7 +209,9 @@ def _run_strided(
     places = [(*sizes[:-1], sizes[-1] // width), *strides]
     source = strided_source_of(kinds, tuple(steps), width, len(sizes), inner)
     blocks = min(-(-words // N_THREADS), BLOCKS_EACH * n_processors())
-    given = [np.uintp(one.data.ptr) if kind else one for one, kind in zip(leaves, kinds, strict=True)]
+    given = [
+        np.uintp(one.data.ptr) if kind else one for one, kind in zip(leaves, kinds, strict=True)
+    ]
     run_loop(source, "strided", blocks, N_THREADS, words, *given, out, *sum(map(tuple, places), ()))
     return True
 
@@ -319,10 +321,15 @@ def strided_source_of(
     out = ITEMS[steps[-1].dtype]
     arrays = [k for k, one in enumerate(leaves) if one]
     by_number = dict(zip(arrays, inner, strict=True))
-    params = [f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)]
+    params = [
+        f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)
+    ]
     params += [f"{out} *out", *(f"i64 n{d}" for d in range(n_dims))]
     params += [f"i64 s{k}_{d}" for k in arrays for d in range(n_dims)]
-    lines = [f"            i64 {', '.join(f'o{k} = 0' for k in arrays)};", "            unsigned left = w;"]
+    lines = [
+        f"            i64 {', '.join(f'o{k} = 0' for k in arrays)};",
+        "            unsigned left = w;",
+    ]
     for d in reversed(range(n_dims)):
         at = "left" if d == 0 else f"left % (unsigned)n{d}"
         lines.append(f"            const i64 i{d} = {at};")

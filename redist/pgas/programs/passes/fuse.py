@@ -26,7 +26,7 @@ from redist.pgas.elementwise.rounded import Rounded
 from redist.pgas.ghosts.ghost import reshaped
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 from redist.pgas.products.contract import product_on_gpu
-from redist.pgas.tiles.kinds import F32, is_half
+from redist.pgas.kinds import F32, is_half
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.cuda.elements import ITEMS, ElementStep, can_fuse, run_steps
 
@@ -155,11 +155,15 @@ def fuse_elements(
 class _Looks:
     """Who makes, uses, views and writes the values of tasks."""
 
-    def __init__(self, tasks: Sequence[Task], kept: Sequence[int], roots: Mapping[int, int]) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], kept: Sequence[int], roots: Mapping[int, int]
+    ) -> None:
         self.tasks, self.roots, self.kept = tasks, roots, frozenset(kept)
         self.uses = Counter(n for task in tasks for n in set(refs_in((task.args, task.options))))
         self.uses.update(kept)
-        self.views = Counter(roots[one.out] for one in tasks if one.out is not None and one.out in roots)
+        self.views = Counter(
+            roots[one.out] for one in tasks if one.out is not None and one.out in roots
+        )
         self.written = {root for task in tasks for root in task.writes}
         self.makers = {task.out: at for at, task in enumerate(tasks) if task.out is not None}
 
@@ -198,7 +202,9 @@ def _with_casts(tasks: Sequence[Task], shapes: Shapes, dtypes: Dtypes) -> list[T
             if to in new and kinds <= NARROW - {"bool"} and shapes[to] == shapes.get(of):
                 reads = tuple(root for root in task.reads if root != to)
                 made = Cast((new[to], task), dtypes[to])
-                casts[id(task)] = Task(TaskKind.PURE, made, task.args[1:], {}, to, reads, (), task.node)
+                casts[id(task)] = Task(
+                    TaskKind.PURE, made, task.args[1:], {}, to, reads, (), task.node
+                )
                 casts[id(new.pop(to))] = None
                 continue
         for n in refs_in((task.args, task.options)):
@@ -273,7 +279,9 @@ def _step_of(task: Task, shapes: Shapes, dtypes: Dtypes) -> tuple[str, tuple[Any
     fits = (
         bool(arrays)
         and len(kinds) == len(arrays)
-        and all(isinstance(one, (bool, int, float, np.floating)) or _is_number(one) for one in numbers)
+        and all(
+            isinstance(one, (bool, int, float, np.floating)) or _is_number(one) for one in numbers
+        )
         and {dtype.name, *(one.name for one in kinds)} <= NARROW
         and can_fuse(name, kinds)
     )
