@@ -176,8 +176,8 @@ def lost(x: Any, want: Any, ends: Weights) -> Any:
     """The cross entropy of the tokens of a part."""
     normed = norm(x, ends["norm"])
     scores = X.astype(normed @ ends["logits"], "f4")
-    top = X.max(scores, axis=-1, keepdims=True)
-    total = X.log(X.sum(X.exp(scores - top), axis=-1)) + top[..., 0]
+    top = X.stop_gradient(X.max(scores, axis=-1, keepdims=True))  # its own gradient would be 0
+    total = X.log(X.sum(X.exp(scores - top), axis=-1, keepdims=True)) + top
     return X.sum(total) - X.sum(X.astype(normed, "f4") * want)
 
 

@@ -17,6 +17,7 @@ from redist.pgas.gradients.recorder import back_through
 from redist.pgas.gradients.rules.table import Owed, rule
 from redist.pgas.joins.ein import BlockedEin
 from redist.pgas.joins.trace_join import Join, trace_join
+from redist.pgas.kinds import F32, is_half
 from redist.pgas.linalg.powers import cross
 from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels, sizes_of
@@ -26,17 +27,23 @@ from redist.pgas.tiles.layouts import dtype_of
 
 @rule(contract)
 def _contract(owed: Owed) -> list[Any]:
-    """``ij,jk->ik`` gives ``ik,jk->ij`` for the first operand, and ``ij,ik->jk`` for the second."""
+    """``ij,jk->ik`` gives ``ik,jk->ij`` for the first operand, and ``ij,ik->jk`` for the second.
+
+    The f32 product of 16-bit floats is rounded to them, so its cotangent has no more digits than they have.
+    """
     a, b, la, lb, lo, name = owed.args
     sizes = sizes_of([(la, a.shape), (lb, b.shape)])
+    g = owed.g
+    if is_half(a.dtype) and a.dtype == b.dtype and g.dtype == F32:
+        g = astype(g, a.dtype)
     return [
-        _one_side(owed, own, labels, other, beside, lo, sizes, name) if i in owed.needed else None
+        _one_side(owed, g, own, labels, other, beside, lo, sizes, name) if i in owed.needed else None
         for i, (own, labels, other, beside) in enumerate(((a, la, b, lb), (b, lb, a, la)))
     ]
 
 
 def _one_side(
-    owed: Owed, own: Any, labels: Labels, other: Any, beside: Labels, lo: Labels,
+    owed: Owed, g: Any, own: Any, labels: Labels, other: Any, beside: Labels, lo: Labels,
     sizes: dict[Hashable, int], name: str,
 ) -> Any:  # fmt: skip
     """The cotangent of an operand, with dims of size 1 for labels that nobody else has or that stretch."""
@@ -45,7 +52,6 @@ def _one_side(
         for one, n in zip(labels, own.shape, strict=True)
         if (one in lo or one in beside) and n == sizes[one]
     )
-    g = owed.g
     thin = [one for one, n, m in zip(lo, g.shape, owed.y.shape, strict=True) if n != m]
     if any(one not in beside and one not in kept for one in thin):  # nothing would sum over it
         g = full(g, owed.y.shape)
