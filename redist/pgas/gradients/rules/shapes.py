@@ -193,7 +193,7 @@ def _triu(g: Any, y: Any, x: Any, *, k: int = 0) -> Any:
 def _diagonal(g: Any, y: Any, x: Any, first: int, second: int, offset: int = 0) -> Any:
     """Put elements back on the diagonal: those of a row stand at its end, and the mask chooses one each."""
     rows, columns = x.shape[first], x.shape[second]
-    above, n = max(0, -offset), y.shape[-1]
+    above, n = min(rows, max(0, -offset)), y.shape[-1]  # none of a diagonal outside
     sizes = above, rows - above - n
     pads = [
         zeros_like(broadcast_to(g.sum(axis=-1, keepdims=True), (*y.shape[:-1], k))) for k in sizes
