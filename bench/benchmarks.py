@@ -74,6 +74,7 @@ OTHERS = {
     "larger blocks": Benchmark("bench.larger.blocks_race", ("blocks",)),
     "larger order": Benchmark("bench.larger.order_race", ("order",)),
     "larger program": Benchmark("bench.larger.gpu_program", ("program",), needs=("cupy",)),
+    "larger decoder": Benchmark("bench.larger.decoder_race", ("decoder",), needs=("cupy",)),
     "larger gpu": Benchmark("bench.larger.gpu_race", ("gpu",), needs=("cupy",)),
     "rechunk": Benchmark("bench.rechunk.race", ("stores",), needs=("zarr",)),
     "refit gpu": Benchmark("bench.refits.gpu_race", ("gpu",), needs=("torch",)),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -121,6 +122,50 @@ def attention(q: Any, k: Any, v: Any, rows: int = ROWS) -> Any:
         p = X.astype(e / X.sum(e, axis=-1, keepdims=True), q.dtype)
         found.append(X.einsum("bgsrt,btgd->bsgrd", p, v[:, :end]))
     return X.concat(found, axis=1).reshape(n, tokens, heads, width)
+
+
+def by_torch(q: Any, k: Any, v: Any, learns: bool = False) -> Any:
+    """The same by PyTorch's attention on the tiles, which it takes over without a copy; if it learns, backwards too."""
+    lines = q.shape[0] * q.shape[1] * q.shape[2]  # PyTorch keeps a number for each
+    room = 4 * lines * (1 + 4 * q.shape[3]) if learns else 4 * lines
+    gradient = _slopes_by_torch if learns else None
+    return X.map_tiles(_seen_by_torch, q, k, v, whole=(1, 3), room=room, gradient=gradient)
+
+
+def _seen_by_torch(q: Any, k: Any, v: Any) -> Any:
+    with _stream_of(q):
+        return _attended(*map(_tensor, (q, k, v))).detach()
+
+
+def _slopes_by_torch(g: Any, q: Any, k: Any, v: Any) -> Any:
+    import torch
+
+    with _stream_of(q), torch.enable_grad():
+        given = [_tensor(one).requires_grad_() for one in (q, k, v)]
+        return torch.autograd.grad(_attended(*given), given, _tensor(g))
+
+
+def _attended(q: Any, k: Any, v: Any) -> Any:
+    from torch.nn.functional import scaled_dot_product_attention
+
+    q, k, v = (one.transpose(1, 2) for one in (q, k, v))
+    return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+
+
+def _tensor(tile: Any) -> Any:
+    import torch
+
+    return torch.from_dlpack(tile)
+
+
+def _stream_of(tile: Any) -> Any:
+    """Let PyTorch work where CuPy does, so that neither waits for the other."""
+    if isinstance(tile, np.ndarray):
+        return nullcontext()
+    import cupy
+    import torch
+
+    return torch.cuda.stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr))
 
 
 def layer(x: Any, w: Weights, turn: Any, shape: Shape, attend: Attend, more: Weights | None = None) -> Any:
