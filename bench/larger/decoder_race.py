@@ -114,7 +114,7 @@ class Values:
 
         bf16 = pgas.bfloat16
         if len(shape) == 1:
-            return cupy.ones(shape, bf16)
+            return cupy.ones(shape, np.float32).astype(bf16)
         values = self._draw.standard_normal(shape, dtype=np.float32)
         values *= np.float32(scale)
         return values.astype(bf16)

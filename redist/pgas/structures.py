@@ -18,8 +18,25 @@ def found_in(thing: Any, kinds: Kinds) -> list[Any]:
     ['x', 'y']
     """
     found: list[Any] = []
-    replaced(thing, kinds, found.append, init=False)
+    _find(thing, kinds, found)
     return found
+
+
+def _find(thing: Any, kinds: Kinds, found: list[Any]) -> None:
+    if isinstance(thing, kinds):
+        found.append(thing)
+    elif thing.__class__ in LEAVES:
+        return
+    elif isinstance(thing, (tuple, list)):
+        for one in thing:
+            _find(one, kinds, found)
+    elif isinstance(thing, dict):
+        for one in thing.values():
+            _find(one, kinds, found)
+    elif is_dataclass(thing) and not isinstance(thing, type):
+        for field in fields(thing):
+            if field.init:
+                _find(getattr(thing, field.name), kinds, found)
 
 
 def replaced(thing: Any, kinds: Kinds, change: Callable[[Any], Any], *, init: bool = True) -> Any:

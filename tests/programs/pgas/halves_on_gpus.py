@@ -17,6 +17,7 @@ from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import Tape, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
 from redist.pgas.kinds import dtype_asked
+from redist.pgas.memory import DEVICE
 from redist.pgas.programs.passes.fuse import FusedElements, fuse_elements
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.cuda.elements import EXPRESSIONS, ElementStep, run_steps
@@ -105,6 +106,37 @@ def chains() -> str | None:
     return None if same else f"f64: {got}"
 
 
+def stretched() -> str | None:
+    """Operands of other shapes, and views, are read where they lie."""
+    rng = np.random.default_rng(3)
+    wide, narrow = (4, 6, 16), (4, 6, 5)
+    for kind in HALVES:
+        for shape in (wide, narrow):
+            whole = there(rng.normal(size=shape).astype(kind))
+            longer = there(rng.normal(size=(*shape[:2], 2 * shape[2])).astype(kind))
+            turned = there(rng.normal(size=(shape[1], shape[0], shape[2])).astype(np.float32))
+            given = {
+                "rows": rng.normal(size=(*shape[:2], 1)).astype(np.float32),
+                "columns": rng.normal(size=shape[2:]).astype(kind),
+                "middle": rng.normal(size=(shape[0], 1, shape[2])).astype(np.float32),
+                "one": rng.normal(size=(1, 1, 1)).astype(kind),
+                "first half": longer[..., : shape[2]],
+                "last half": longer[..., shape[2] :],
+                "turned": turned.transpose(1, 0, 2),
+                "backwards": whole[:, ::-1],
+                "every other": longer[..., ::2],
+            }
+            steps = [ElementStep("multiply", (0, 1), "float32"), ElementStep("add", (2, 0), kind.name)]
+            for name, other in given.items():
+                y = other if isinstance(other, numpy_cupy.ndarray) else there(other)
+                got = run_steps([whole, y], steps)
+                want = whole.values.astype(np.float32) * y.values.astype(np.float32)
+                want = (want + whole.values.astype(np.float32)).astype(kind)
+                if got.shape != shape or (got.values.view("u2") != want.view("u2")).any():
+                    return f"{name} of {shape}, {kind}: {shown(got.values)} not {shown(want)}"
+    return None
+
+
 def arrays() -> str | None:
     """Calls of global arrays: the same to one unit in the last place, and still on the GPU."""
     rng = np.random.default_rng(1)
@@ -171,6 +203,32 @@ def fused() -> str | None:
     return None
 
 
+def products() -> str | None:
+    """In a program, a product of 16-bit floats and its cast are one task; norms read each operand once."""
+    rng = np.random.default_rng(4)
+
+    def layer(x: Any, gain: Any, w: Any) -> Any:
+        wide = pgas.astype(x, "f4")
+        wide = wide / pgas.sqrt(pgas.mean(wide * wide, axis=-1, keepdims=True) + 1e-5)
+        return pgas.maximum((pgas.astype(wide, x.dtype) * gain) @ w, 0)
+
+    for kind in HALVES:
+        x, gain, w = (
+            pgas.asarray(rng.uniform(0.3, 1.7, sides).astype(kind), device="cuda")
+            for sides in ((3, 4, 16), (16,), (16, 8))
+        )
+        program = pgas.program(layer)
+        want = DEVICE.host(layer(x, gain, w).gather())
+        for _ in range(2):
+            got = DEVICE.host(program(x, gain, w).gather())
+            if ulps_off(got, want.astype(np.float64)) > 1:
+                return f"{kind}: {shown(got)} not {shown(want)}"
+        names = [type(one.function).__name__ for one in _tasks(layer, x, gain, w)]
+        if names.count("RoundedProduct") != 1 or "Cast" in names:
+            return f"{kind}: {names}"
+    return None
+
+
 def _tasks(function: Any, *arrays: Any) -> list[Any]:
     """The tasks of a function that have been fused."""
     tape = Tape()
@@ -181,17 +239,17 @@ def _tasks(function: Any, *arrays: Any) -> list[Any]:
             tile: Any = ghosts.ghost_kind(pretend(x.tile.shape, x.dtype), tape)
             given.append(pgas.Array(x.type, x.comm, tile, ghosts))
         made = function(*given)
-    kept = [x.tile.number for x in made]
+    kept = [x.tile.number for x in (made if isinstance(made, tuple) else (made,))]
     return fuse_elements(tape.tasks, kept, tape.roots, tape.shapes, tape.dtypes)
 
 
-CHECKS = ("kernels", "chains", "arrays", "fused")
+CHECKS = ("kernels", "chains", "stretched", "arrays", "fused", "products")
 
 
 def program() -> int:
     """0 if every check holds."""
     numpy_cupy.install()
-    return run_named({"kernels": kernels, "chains": chains, "arrays": arrays, "fused": fused})
+    return run_named({name: globals()[name] for name in CHECKS})
 
 
 if __name__ == "__main__":

@@ -47,7 +47,8 @@ class Cast:
 
     def __call__(self, tile: Tile) -> Tile:
         """**Local.** The values in another dtype."""
-        return tile.astype(self.dtype, order="C")
+        made: Tile | None = run_steps([tile], [ElementStep("positive", (0,), self.dtype.name)])
+        return tile.astype(self.dtype, order="C") if made is None else made
 
 
 @dataclass(frozen=True, slots=True)
