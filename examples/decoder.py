@@ -71,7 +71,10 @@ class Shape:
         sides = self.layer()
         found = {}
         for name in ADAPTED:
-            found[f"{name}_down"], found[f"{name}_up"] = (sides[name][0], RANK), (RANK, sides[name][1])
+            found[f"{name}_down"], found[f"{name}_up"] = (
+                (sides[name][0], RANK),
+                (RANK, sides[name][1]),
+            )
         return found
 
 
@@ -117,7 +120,10 @@ def attention(q: Any, k: Any, v: Any, rows: int = ROWS) -> Any:
         end = min(first + rows, tokens)
         scores = X.einsum("bsgrd,btgd->bgsrt", q[:, first:end], k[:, :end])
         seen = X.arange(end, device=q.device) <= X.arange(first, end, device=q.device)[:, None]
-        z = X.astype(scores, "f4") * width**-0.5 + X.where(seen, np.float32(0), np.float32(-np.inf))[:, None]
+        z = (
+            X.astype(scores, "f4") * width**-0.5
+            + X.where(seen, np.float32(0), np.float32(-np.inf))[:, None]
+        )
         e = X.exp(z - X.max(z, axis=-1, keepdims=True))
         p = X.astype(e / X.sum(e, axis=-1, keepdims=True), q.dtype)
         found.append(X.einsum("bgsrt,btgd->bsgrd", p, v[:, :end]))
@@ -168,7 +174,9 @@ def _stream_of(tile: Any) -> Any:
     return torch.cuda.stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr))
 
 
-def layer(x: Any, w: Weights, turn: Any, shape: Shape, attend: Attend, more: Weights | None = None) -> Any:
+def layer(
+    x: Any, w: Weights, turn: Any, shape: Shape, attend: Attend, more: Weights | None = None
+) -> Any:
     """One layer: attention, then the MLP, each added to what it is given; ``more`` are its adapters."""
     n, tokens, _ = x.shape
 
@@ -277,11 +285,17 @@ def main() -> None:
         whole = X.program(limit="1TiB", spill=spill)(function).plan(*given, *more).peak_bytes
         step = X.program(limit=int(args.share * whole), spill=spill)(function)
         found = step(*given, *more)
-        pairs = [(found, want)] if name == "first token" else zip(_arrays(found), _arrays(want), strict=True)
+        pairs = (
+            [(found, want)]
+            if name == "first token"
+            else zip(_arrays(found), _arrays(want), strict=True)
+        )
         errors = [float(X.max(X.abs(a - b)) / X.max(X.abs(b))) for a, b in pairs]
         assert max(errors) < 1e-4, errors
         if MPI.COMM_WORLD.rank == 0:
-            print(f"{name}: within {args.share:.0%} of {whole / 2**20:.1f} MiB, error {max(errors):.1e}")
+            print(
+                f"{name}: within {args.share:.0%} of {whole / 2**20:.1f} MiB, error {max(errors):.1e}"
+            )
 
 
 def _arrays(found: Any) -> list[Any]:

@@ -96,7 +96,14 @@ class Values:
         self.parts = [_new(x[at : at + each]) for at in range(0, batch[0], each)]
         turn = decoder.positions(shape, batch[1], self.parts[0])
         forward = decoder.first_token
-        self.given: tuple[Any, ...] = (self.parts, self.layers, self.ends, turn, shape, decoder.by_torch)
+        self.given: tuple[Any, ...] = (
+            self.parts,
+            self.layers,
+            self.ends,
+            turn,
+            shape,
+            decoder.by_torch,
+        )
         self.function: Callable[..., Any] = forward
         if what == LORA:
             adapters = [self._weights(shape.adapters()) for _ in range(shape.layers)]
@@ -158,14 +165,18 @@ class Race:
         said = self._try(ALONE, base, None, {})
         if said is None:
             return self.rows
-        peak = pgas.program(limit=2**50, spill="host")(values.function).plan(*values.given).peak_bytes
+        peak = (
+            pgas.program(limit=2**50, spill="host")(values.function).plan(*values.given).peak_bytes
+        )
         say(f"larger: {self.label}: {format_bytes(peak)} without a limit")
         for row in self.rows:
             row["about"] = f"{format_bytes(peak)} without a limit"
         if self.what != LORA:
             if "plain" in rivals:
                 given = (*values.given[:-1], decoder.attention)
-                self._try(PLAIN, partial(pgas.program(cache=False)(values.function), *given), base, {})
+                self._try(
+                    PLAIN, partial(pgas.program(cache=False)(values.function), *given), base, {}
+                )
             if "torch" in rivals:
                 self._guard(TORCH, lambda: self._torch(values, base))
             if "accelerate" in rivals:
@@ -189,7 +200,9 @@ class Race:
     def _within(self, share: float, n_cut: int, peak: int, base: Way) -> None:
         free()
         others = DEVICE.live_bytes
-        values = Values(self.shape, self.what, self.batch, max(n_cut, 2 if self.what == LORA else 1))
+        values = Values(
+            self.shape, self.what, self.batch, max(n_cut, 2 if self.what == LORA else 1)
+        )
         limit = others + int(share * peak)
         step: Any = pgas.program(limit=limit, spill="host")(values.function)
         name = f"within {share:.0%}"
@@ -207,7 +220,9 @@ class Race:
             "share": share, "waited": waited, "link_s": plan.loaded_bytes / self.rate, "about": about,
             "lanes": str(told),
         }  # fmt: skip
-        say(f"larger: {self.label}: {name}: waited {waited:.1%} of {told.seconds:.3f} s; {about}\n{told}")
+        say(
+            f"larger: {self.label}: {name}: waited {waited:.1%} of {told.seconds:.3f} s; {about}\n{told}"
+        )
         del told, plan
         self._try(name, partial(step, *values.given), base, more)
 
@@ -250,7 +265,9 @@ class Race:
             "of_alone": [a / b for a, b in zip(times, beside, strict=False)], **more,
         }  # fmt: skip
         ratio = f", {np.median(row['of_alone']):.3f} of all there" if beside else ""
-        say(f"larger: {self.label}: {name}: {1e3 * np.median(times):.1f} ms{ratio}, error {error:.1e}")
+        say(
+            f"larger: {self.label}: {name}: {1e3 * np.median(times):.1f} ms{ratio}, error {error:.1e}"
+        )
         self.rows.append(row)
         return row
 
@@ -333,7 +350,11 @@ def table(data: Mapping[str, Any]) -> Tables:
 
 def _line(row: Mapping[str, Any], rows: list[Any]) -> Row:
     if "failed" in row:
-        return dict.fromkeys(COLUMNS) | {"task": row["label"], "way": row["way"], "reached": "failed"}
+        return dict.fromkeys(COLUMNS) | {
+            "task": row["label"],
+            "way": row["way"],
+            "reached": "failed",
+        }
     low, middle, high = quartiles([1e3 * one for one in row["times"]])
     of_alone = float(np.median(row["of_alone"])) if row["of_alone"] else 1.0
     waited, linked = row.get("waited"), row.get("link_s")
@@ -346,7 +367,9 @@ def _line(row: Mapping[str, Any], rows: list[Any]) -> Row:
         said.append(waited is not None and waited <= WAITED)
     if row["what"] == LINK and of_link is not None:
         aim, said = OF_LINK, [of_link <= OF_LINK]
-    rival = next((one for one in rows if one["way"] == ACCELERATE and one["label"] == row["label"]), None)
+    rival = next(
+        (one for one in rows if one["way"] == ACCELERATE and one["label"] == row["label"]), None
+    )
     gain = None
     if rival is not None and "times" in rival and "share" in row:
         gain = 1e3 * float(np.median(rival["times"])) / middle

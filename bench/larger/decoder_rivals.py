@@ -67,7 +67,8 @@ def _decoder(shape: Shape) -> Any:
             n, tokens, _ = x.shape
             y = self.before(x)
             q, k, v = (
-                one(y).view(n, tokens, -1, shape.head).transpose(1, 2) for one in (self.q, self.k, self.v)
+                one(y).view(n, tokens, -1, shape.head).transpose(1, 2)
+                for one in (self.q, self.k, self.v)
             )
             q, k = (one * cos + _partners(one) * sin for one in (q, k))
             seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
@@ -90,7 +91,9 @@ def _decoder(shape: Shape) -> Any:
         def forward(self, x: Any) -> Any:
             half = shape.head // 2
             rates = 10000.0 ** (-torch.arange(half, device=self.device, dtype=torch.float32) / half)
-            angles = torch.arange(x.shape[1], device=self.device, dtype=torch.float32)[:, None] * rates
+            angles = (
+                torch.arange(x.shape[1], device=self.device, dtype=torch.float32)[:, None] * rates
+            )
             angles = torch.cat([angles, angles], dim=1)
             cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
             for block in self.blocks:

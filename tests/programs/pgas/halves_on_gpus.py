@@ -126,7 +126,10 @@ def stretched() -> str | None:
                 "backwards": whole[:, ::-1],
                 "every other": longer[..., ::2],
             }
-            steps = [ElementStep("multiply", (0, 1), "float32"), ElementStep("add", (2, 0), kind.name)]
+            steps = [
+                ElementStep("multiply", (0, 1), "float32"),
+                ElementStep("add", (2, 0), kind.name),
+            ]
             for name, other in given.items():
                 y = other if isinstance(other, numpy_cupy.ndarray) else there(other)
                 got = run_steps([whole, y], steps)

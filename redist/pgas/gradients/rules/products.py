@@ -37,7 +37,9 @@ def _contract(owed: Owed) -> list[Any]:
     if is_half(a.dtype) and a.dtype == b.dtype and g.dtype == F32:
         g = astype(g, a.dtype)
     return [
-        _one_side(owed, g, own, labels, other, beside, lo, sizes, name) if i in owed.needed else None
+        _one_side(owed, g, own, labels, other, beside, lo, sizes, name)
+        if i in owed.needed
+        else None
         for i, (own, labels, other, beside) in enumerate(((a, la, b, lb), (b, lb, a, la)))
     ]
 

@@ -85,7 +85,7 @@ def _with_times(listed: ListedTasks, laid: LaidOut) -> ListedTasks:
     costs = None if laid.decided is None else laid.decided.costs
     node_ps: dict[int, int] = {}
     if costs is not None and laid.decided is not None:
-        node_ps = {one.node: costs.work_ps(one) for one in laid.decided.recorder.calls}
+        node_ps = {one.node: costs.run_ps(one) for one in laid.decided.recorder.calls}
     byte_fs = device_costs(laid.tidied.captured.on_device).byte_fs
     last = {task.node: task for task in listed.tasks}
 
