@@ -181,7 +181,7 @@ def run_steps(leaves: Sequence[Any], steps: Sequence[ElementStep]) -> Any:
     kinds = tuple(one.dtype.name if is_device(one) else None for one in leaves)
     given = [one if is_device(one) else float(one) for one in leaves]
     aligned = all(one.data.ptr % WORD_BYTES == 0 for one in (*arrays, out))
-    width = _width([*filter(None, kinds), steps[-1].dtype]) if aligned else 1
+    width = width_of([*filter(None, kinds), steps[-1].dtype]) if aligned else 1
     if any(one.shape != shape or not one.flags.c_contiguous for one in arrays):
         return out if _run_strided(given, kinds, steps, width, out) else None
     source = source_of(kinds, tuple(steps), width)
@@ -196,7 +196,7 @@ def _run_strided(
 ) -> bool:  # fmt: skip
     """**Local.** Fill ``out`` from arrays that are stretched to its shape, or views; False if it is too large."""
     arrays = [one for one, kind in zip(leaves, kinds, strict=True) if kind]
-    sizes, strides = joined_dims(out.shape, [_steps_in(one, out.shape) for one in arrays])
+    sizes, strides = joined_dims(out.shape, [steps_in(one, out.shape) for one in arrays])
     inner = tuple(one[-1] for one in strides)
     whole = sizes[-1] % width == 0 and all(
         one in (0, 1) and (one == 0 or all(step % width == 0 for step in steps_of[:-1]))
@@ -216,7 +216,7 @@ def _run_strided(
     return True
 
 
-def _steps_in(array: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def steps_in(array: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """From one element to the next along each dim of a shape that an array is stretched to, in elements."""
     missing = len(shape) - array.ndim
     own = zip(array.shape, array.strides, strict=True)
@@ -253,7 +253,7 @@ def joined_dims(
     return tuple(sizes), turned[1:]
 
 
-def _width(dtypes: Sequence[str]) -> int:
+def width_of(dtypes: Sequence[str]) -> int:
     """How many elements the words of all arrays have: 16 bytes of the narrowest floats."""
     floats = [np.dtype(one).itemsize for one in dtypes if one != "bool"]
     return WORD_BYTES // min(floats, default=2)
@@ -287,7 +287,7 @@ def source_of(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...], wi
             ((Pack<{out}, {width}> *)out)[w] = made;
         }}"""  # fmt: skip
     start = "0" if width == 1 else f"n / {width}"
-    return f"""{_element(leaves, steps)}
+    return f"""{element_of(leaves, steps)}
 extern "C" __global__ void elements(i64 n, {", ".join(whole)}, {out} *out)
 {{
     EACH_THREAD
@@ -347,7 +347,7 @@ def strided_source_of(
         else:
             lines.append(f"            const {ITEMS[one]} p{k} = x{k}[o{k}];")
             given.append(f"p{k}")
-    return f"""{_element(leaves, steps)}
+    return f"""{element_of(leaves, steps)}
 extern "C" __global__ void strided(i64 n, {", ".join(params)})
 {{
     EACH_THREAD
@@ -366,7 +366,7 @@ extern "C" __global__ void strided(i64 n, {", ".join(params)})
 """
 
 
-def _element(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...]) -> str:
+def element_of(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...]) -> str:
     """What kernels begin with, and the function that makes an element of the result."""
     names = [one for one in leaves if one is not None]
     real = "double" if "float64" in (*names, *(step.dtype for step in steps)) else "float"

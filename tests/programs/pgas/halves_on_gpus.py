@@ -21,6 +21,7 @@ from redist.pgas.memory import DEVICE
 from redist.pgas.programs.passes.fuse import FusedElements, fuse_elements
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.cuda.elements import EXPRESSIONS, ElementStep, run_steps
+from redist.runtime.cuda.rows import run_rows
 from tests.fakes import numpy_cupy
 from tests.programs.pgas.sixteen_bits import shown, ulps_off
 from tests.programs.together import main, run_named
@@ -140,6 +141,28 @@ def stretched() -> str | None:
     return None
 
 
+def rows() -> str | None:
+    """Rows of what steps make, summed up and searched, of words and of single elements, and of views."""
+    rng = np.random.default_rng(6)
+    for kind in HALVES:
+        for shape in ((3, 5, 64), (2, 3, 301)):
+            x = there(rng.normal(size=shape).astype(kind))
+            turned = there(rng.normal(size=(shape[1], shape[0], shape[2])).astype(kind))
+            column = there(rng.normal(size=(*shape[:2], 1)).astype(np.float32))
+            for y in (x, turned.transpose(1, 0, 2), column, x[:, ::-1], turned[:1, :1]):
+                steps = [ElementStep("multiply", (0, 1), "float32")]
+                made = x.values.astype(np.float32) * y.values.astype(np.float32)
+                for op, function in (("sum", np.sum), ("max", np.max), ("min", np.min)):
+                    got = run_rows([x, y], steps, op, True)
+                    want = function(made, axis=-1, keepdims=True)
+                    if got.shape != want.shape or not np.allclose(got.values, want, 1e-5, 1e-5):
+                        return f"{op} of {shape}, {kind}: {shown(got.values)} not {shown(want)}"
+    one = run_rows(
+        [there(np.ones((2, 64), np.float32))], [ElementStep("exp", (0,), "float32")], "sum", False
+    )
+    return None if one.shape == (2,) and np.allclose(one.values, 64 * np.e) else f"{one.values}"
+
+
 def arrays() -> str | None:
     """Calls of global arrays: the same to one unit in the last place, and still on the GPU."""
     rng = np.random.default_rng(1)
@@ -218,7 +241,7 @@ def products() -> str | None:
     for kind in HALVES:
         x, gain, w = (
             pgas.asarray(rng.uniform(0.3, 1.7, sides).astype(kind), device="cuda")
-            for sides in ((3, 4, 16), (16,), (16, 8))
+            for sides in ((3, 4, 96), (96,), (96, 8))
         )
         program = pgas.program(layer)
         want = DEVICE.host(layer(x, gain, w).gather())
@@ -227,7 +250,7 @@ def products() -> str | None:
             if ulps_off(got, want.astype(np.float64)) > 1:
                 return f"{kind}: {shown(got)} not {shown(want)}"
         names = [type(one.function).__name__ for one in _tasks(layer, x, gain, w)]
-        if names.count("RoundedProduct") != 1 or "Cast" in names:
+        if names.count("RoundedProduct") != 1 or names.count("FusedRows") != 1 or "Cast" in names:
             return f"{kind}: {names}"
     return None
 
@@ -246,7 +269,7 @@ def _tasks(function: Any, *arrays: Any) -> list[Any]:
     return fuse_elements(tape.tasks, kept, tape.roots, tape.shapes, tape.dtypes)
 
 
-CHECKS = ("kernels", "chains", "stretched", "arrays", "fused", "products")
+CHECKS = ("kernels", "chains", "stretched", "rows", "arrays", "fused", "products")
 
 
 def program() -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,13 @@ from redist.pgas.products.contract import product_on_gpu
 from redist.pgas.kinds import F32, is_half
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.cuda.elements import ITEMS, ElementStep, can_fuse, run_steps
+from redist.runtime.cuda.rows import run_rows
 
 MOST_LEAVES = 8
 """A kernel has no more operands."""
 NARROW = frozenset(ITEMS) - {"float64"}
 """Steps of these dtypes are computed in f32."""
+REDUCTIONS: dict[Any, str] = {np.sum: "sum", np.max: "max", np.min: "min"}
 Shapes = Mapping[int, tuple[int, ...]]
 Dtypes = Mapping[int, np.dtype[Any]]
 
@@ -89,6 +91,28 @@ class FusedElements:
         return made
 
 
+@dataclass(frozen=True, slots=True)
+class FusedRows:
+    """Steps whose rows are summed up, or searched for extremes, as one kernel; else one after the other."""
+
+    elements: FusedElements
+    reduces: Task
+    op: str
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Those in whose place it stands."""
+        return (*self.elements.tasks, self.reduces)
+
+    def __call__(self, *given: Any) -> Tile:
+        """**Local.** What the rows of the last step come to."""
+        keepdims = self.reduces.options["keepdims"]
+        made: Tile | None = run_rows(given, self.elements.steps, self.op, keepdims)
+        if made is None:
+            made = self.reduces.function(self.elements(*given), **self.reduces.options)
+        return made
+
+
 def _done_alone(task: Task, values: Mapping[int, Tile]) -> Tile:
     """**Local.** The result of one task of a chain."""
 
@@ -139,14 +163,31 @@ def fuse_elements(
             chain = joined
         chains[at] = chain
     fused = {at: chain for at, chain in chains.items() if len(chain) > 1}
-    inside = {place for chain in fused.values() for place in chain}
+    rows = {
+        at: maker
+        for at, task in enumerate(tasks)
+        if (maker := _rows_of(task, looks, chains, steps, shapes, dtypes)) is not None
+    }
+    for at, maker in rows.items():
+        cast = isinstance(tasks[maker].function, Cast) and len(chains[maker]) == 1
+        if cast and looks.uses[tasks[maker].out or 0] > 1:
+            repeats.setdefault(maker, set()).add(at)
+        else:
+            fused[maker] = chains[maker]
+    inside = {place for chain in fused.values() for place in chain} | {*rows}
     needed = {
         at for at, users in repeats.items()
         if at in chains and not (users <= inside and len(users) == looks.uses[tasks[at].out or 0])
     }  # fmt: skip
     out = []
+    gone = {maker for maker in rows.values() if maker in fused}
     for at, task in enumerate(tasks):
-        if at in fused:
+        if at in gone:
+            continue
+        if at in rows:
+            chain = [*chains[rows[at]]]
+            out.append(_rows_task(_task_of(chain, steps, tasks, roots), task))
+        elif at in fused:
             out.append(_task_of([*fused[at]], steps, tasks, roots))
         elif at not in inside or at in needed:
             out.append(task)
@@ -287,6 +328,38 @@ def _step_of(task: Task, shapes: Shapes, dtypes: Dtypes) -> tuple[str, tuple[Any
         and can_fuse(name, kinds)
     )
     return (name, tuple(operands), dtype.name) if fits else None
+
+
+def _rows_of(
+    task: Task,
+    looks: _Looks,
+    chains: Mapping[int, Mapping[int, Task]],
+    steps: Steps,
+    shapes: Shapes,
+    dtypes: Dtypes,
+) -> int | None:
+    """The place of the chain whose rows a task puts together, if nothing else needs what it makes."""
+    if task.kind is not TaskKind.PURE or task.function not in REDUCTIONS or len(task.args) != 1:
+        return None
+    n = task.args[0].number if isinstance(task.args[0], Ref) else -1
+    at, maker = looks.makers.get(task.out, -1), looks.makers.get(n, -1)
+    if maker not in chains or dtypes[n] != F32 or dtypes.get(task.out or 0) != F32:
+        return None
+    options, last = task.options, len(shapes[n]) - 1
+    along = options.get("axis")
+    is_last = (along if isinstance(along, tuple) else (along,)) in ((last,), (-1,))
+    own = looks.is_own(n) and not {*options} - {"axis", "dtype", "keepdims"}
+    read = {looks.roots.get(m) for one in chains[maker].values() for m in refs_in(one.args)}
+    cast = isinstance(looks.tasks[maker].function, Cast) and len(chains[maker]) == 1
+    fits = own and is_last and "keepdims" in options and (looks.uses[n] == 1 or cast)
+    return maker if fits and not looks.writes_between(maker, at, read) else None
+
+
+def _rows_task(elements: Task, reduces: Task) -> Task:
+    """One task in the place of a chain and what puts its rows together."""
+    op = REDUCTIONS[reduces.function]
+    fused = FusedRows(elements.function, reduces, op)  # type: ignore[arg-type]
+    return replace(elements, function=fused, out=reduces.out, node=reduces.node)
 
 
 def _is_number(one: Any) -> bool:
