@@ -240,8 +240,8 @@ def products() -> str | None:
 
     for kind in HALVES:
         x, gain, w = (
-            pgas.asarray(rng.uniform(0.3, 1.7, sides).astype(kind), device="cuda")
-            for sides in ((3, 4, 96), (96,), (96, 8))
+            pgas.asarray(rng.uniform(0.3, 1.7, sides).astype(kind), type=cuts, device="cuda")
+            for sides, cuts in (((4, 3, 96), "{x}, {}, {}"), ((96,), "{}"), ((96, 8), "{}, {}"))
         )
         program = pgas.program(layer)
         want = DEVICE.host(layer(x, gain, w).gather())
