@@ -91,8 +91,8 @@ def norm(x: Any, gain: Any) -> Any:
 def positions(shape: Shape, tokens: int, like: Any) -> tuple[Any, Any, Any]:
     """What turns pairs of elements of a head by an angle that grows with the position.
 
-    Cosines and sines ``[tokens, 1, head]``, and the matrix that puts each element in the place of its partner:
-    a product by it is exact.
+    Cosines and sines ``[tokens, 1, head]``, and the matrix that puts each element in the place of its
+    partner: a product by it is exact.
     """
     half = shape.head // 2
     angles = np.outer(np.arange(tokens), 10000.0 ** (-np.arange(half) / half))
@@ -131,7 +131,7 @@ def attention(q: Any, k: Any, v: Any, rows: int = ROWS) -> Any:
 
 
 def by_torch(q: Any, k: Any, v: Any, learns: bool = False) -> Any:
-    """The same by PyTorch's attention on the tiles, which it takes over without a copy; if it learns, backwards too."""
+    """The same by PyTorch on the tiles, which it takes over without a copy; if it learns, backwards too."""
     lines = q.shape[0] * q.shape[1] * q.shape[2]  # PyTorch keeps a number for each
     room = 4 * lines * (1 + 4 * q.shape[3]) if learns else 4 * lines
     gradient = _slopes_by_torch if learns else None
@@ -165,13 +165,14 @@ def _tensor(tile: Any) -> Any:
 
 
 def _stream_of(tile: Any) -> Any:
-    """Let PyTorch work where CuPy does, so that neither waits for the other."""
+    """Let PyTorch work on the stream where CuPy does: both begin on the same."""
     if isinstance(tile, np.ndarray):
         return nullcontext()
     import cupy
     import torch
 
-    return torch.cuda.stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr))
+    at = cupy.cuda.get_current_stream().ptr
+    return torch.cuda.stream(torch.cuda.ExternalStream(at)) if at else nullcontext()
 
 
 def layer(
@@ -199,9 +200,10 @@ def layer(
 
 
 def first_token(
-    parts: Sequence[Any], layers: Sequence[Weights], ends: Weights, turn: Any, shape: Shape, attend: Attend
+    parts: Sequence[Any], layers: Sequence[Weights], ends: Weights, turn: Any, shape: Shape,
+    attend: Attend,
 ) -> Any:  # fmt: skip
-    """The logits of the token behind every sequence, from its embedded tokens ``[sequences, tokens, width]``."""
+    """The logits behind every sequence, from its embedded tokens ``[sequences, tokens, width]``."""
     for w in layers:
         parts = [layer(x, w, turn, shape, attend) for x in parts]
     last = X.concat([x[:, -1] for x in parts], axis=0)
@@ -238,7 +240,7 @@ def lost(x: Any, want: Any, ends: Weights) -> Any:
 
 
 def values(shape: Shape, seed: int = 5) -> tuple[list[Weights], Weights, list[Weights]]:
-    """Random weights whose products neither grow nor vanish: of the layers, behind them, and adapters; f32."""
+    """Random weights whose products neither grow nor vanish: of layers, behind them, and adapters; f32."""
     rng = np.random.default_rng(seed)
 
     def made(sides: dict[str, tuple[int, ...]]) -> Weights:

@@ -1,8 +1,8 @@
 """``python -m bench larger decoder``: a decoder of 7 billion weights on a GPU, in a part of its memory.
 
 The functions of ``examples/decoder.py`` as programs, with PyTorch's attention on the tiles: with all weights
-there, and within a limit, from pinned memory. Beside them the same decoder in PyTorch, eager, with all weights
-there and offloaded by accelerate. A way that fails is a row without a time.
+there, and within a limit. Beside them the same decoder in PyTorch, eager, with all weights there and offloaded
+by accelerate. A way that fails is a row without a time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from bench.gpu.copies import need_gpu
 from bench.larger.decoder_rivals import decoder_of, offloaded, runs
 from bench.report.figures import met, quartiles, timed
 from bench.report.job import say
-from bench.report.jobs import found_by, in_one_process
+from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
 from examples import decoder
 from examples.decoder import Shape
 from redist import Mesh, pgas
 from redist.pgas.memory import DEVICE
+from redist.pgas.programs.compile import limit_in_force
+from redist.pgas.programs.signature import sign
 from redist.runtime.cuda.arrays import to_host, wait_for_gpu
 from redist.runtime.cuda.pinned_store import PinnedStore
 from redist.text.units import format_bytes
@@ -38,7 +40,7 @@ LIMITS = {FIRST: {0.25: 1, 0.10: 4}, LINK: {0.25: 1, 0.10: 1}, LORA: {0.35: 2}}
 AT_MOST = {(FIRST, 0.25): 1.10, (FIRST, 0.10): 1.30, (LORA, 0.35): 1.15}
 """Aims beside all weights there."""
 OF_TORCH, OF_LINK, OF_ACCELERATE, WAITED = 1 / 0.8, 1.15, 1.5, 0.05
-"""Aims: of the time of PyTorch, of the time of the link alone, times as fast as accelerate, share of time lost."""
+"""Aims: of PyTorch's time, of the link's alone, times as fast as accelerate, share of time lost."""
 ERROR = {FIRST: 5e-2, LINK: 5e-2, LORA: 1e-1}
 """What results may differ by, beside the largest, in bf16 by other kernels."""
 Way = Callable[[], Any]
@@ -49,16 +51,16 @@ def run(
     groups: int = 8, vocabulary: int = 32000, sequences: int = 4, tokens: int = 4096, repeat: int = 5,
     rivals: str = "torch,accelerate", limits: str = "",
 ) -> Tables:  # fmt: skip
-    """Measure in one process; needs CuPy and PyTorch, and accelerate for its row.
+    """Measure on one rank; needs CuPy and PyTorch, and accelerate for its row.
 
-    parts: of first (a batch of sequences), link (one sequence), lora; limits: shares of the memory, if others;
-    rivals: of torch, accelerate, plain.
+    parts: of first (a batch of sequences), link (one sequence), lora; limits: shares of the memory, if
+    others; rivals: of torch, accelerate, plain.
     """
     need_gpu()
     sizes = [layers, width, hidden, heads, groups, vocabulary]
     options: dict[str, Any] = {"sizes": sizes, "batch": [sequences, tokens], "repeat": repeat}
     more = {"rivals": rivals.split(","), "limits": [float(one) for one in limits.split(",") if one]}
-    start = in_one_process(limit_s=3000.0)
+    start = on_ranks(1, one_thread=False)
     asked = parts.split(",")
     return table(found_by(start, "bench.larger.decoder_race", parts=asked, **options, **more))
 
@@ -127,7 +129,7 @@ class Values:
         return values.astype(bf16)
 
     def tensors(self) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
-        """The weights of the layers, those behind them, and the input, as PyTorch's tensors of the same memory."""
+        """The weights of the layers, those behind them, and the input, as tensors of the same memory."""
         import torch
 
         def of(weights: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,21 +211,25 @@ class Race:
         seconds, _ = timed(lambda: _done(partial(step, *values.given)))
         say(f"larger: {self.label}: {name}: first call {seconds:.1f} s")
         told = step.timeline(*values.given)
-        plan = step.plan(*values.given)
+        signature = sign(values.given, {})
+        found = step.compiler.find(signature, limit_in_force(step.options), runs=True)
+        fitted = found.fitted
+        loaded, stored = (fitted.graph.moved_bytes[kind] for kind in ("load", "store"))
         waited = told.waited_s(0) / told.seconds
         about = (
-            f"{format_bytes(int(share * peak))}, sequences in {n_cut}; {format_bytes(plan.loaded_bytes)} loaded, "
-            f"{format_bytes(plan.stored_bytes)} stored, {plan.certificate}; planned and run for the first time in "
-            f"{seconds:.0f} s"
-        )  # fmt: skip
+            f"{format_bytes(int(share * peak))}, sequences in {n_cut}; {format_bytes(loaded)} loaded, "
+            f"{format_bytes(stored)} stored, modelled {fitted.clocked.time_ps / 1e9:.0f} ms, of which "
+            f"{fitted.clocked.waited_share:.1%} waiting; {fitted.certificate}; planned and run for the first "
+            f"time in {seconds:.0f} s"
+        )
         more = {
-            "share": share, "waited": waited, "link_s": plan.loaded_bytes / self.rate, "about": about,
+            "share": share, "waited": waited, "link_s": loaded / self.rate, "about": about,
             "lanes": str(told),
         }  # fmt: skip
         say(
             f"larger: {self.label}: {name}: waited {waited:.1%} of {told.seconds:.3f} s; {about}\n{told}"
         )
-        del told, plan
+        del told, found, fitted, signature
         self._try(name, partial(step, *values.given), base, more)
 
     def _guard(self, name: str, work: Callable[[], None]) -> None:
@@ -342,7 +348,8 @@ def table(data: Mapping[str, Any]) -> Tables:
     layers, width, hidden, heads, groups, vocabulary = data["sizes"]
     title = (
         f"a decoder of {layers} layers, width {width}, hidden {hidden}, {heads} heads, {groups} of keys, "
-        f"{vocabulary} words, bf16, as programs on one GPU; {data['libraries']}; link {data['link'] / 1e9:.1f} GB/s"
+        f"{vocabulary} words, bf16, as programs on one GPU; {data['libraries']}; link "
+        f"{data['link'] / 1e9:.1f} GB/s"
     )
     notes.append("results are compared first; ratios are medians of those of every turn")
     return (Table.of("decoder", title, lines, *notes, keys=2, is_wrong=wrong),)

@@ -1,4 +1,4 @@
-"""The decoder of ``examples/decoder.py`` in PyTorch, eager: all weights on the GPU, or offloaded by accelerate."""
+"""The decoder of ``examples/decoder.py`` in PyTorch: all weights on the GPU, or offloaded by accelerate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRODUCTS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 def decoder_of(shape: Shape, layers: Sequence[Tensors], ends: Tensors, device: Any) -> Any:
-    """A module with these weights, which lie as those of :class:`~examples.decoder.Shape`; they are not copied."""
+    """A module with these weights, of :meth:`~examples.decoder.Shape.layer`; they are not copied."""
     import torch
 
     with torch.device("meta"):
@@ -30,13 +30,13 @@ def _fill(module: Any, weights: Tensors) -> None:
 
     for name, weight in weights.items():
         turned = weight.T if weight.ndim == 2 else weight  # a Linear has its outputs first
-        setattr(getattr(module, name), "weight", torch.nn.Parameter(turned, requires_grad=False))
+        getattr(module, name).weight = torch.nn.Parameter(turned, requires_grad=False)
 
 
 def _decoder(shape: Shape) -> Any:
     import torch
     from torch import nn
-    from torch.nn import functional as F
+    from torch.nn.functional import scaled_dot_product_attention, silu
 
     def linear(sides: tuple[int, ...]) -> Any:
         return nn.Linear(*sides, bias=False, dtype=torch.bfloat16)
@@ -71,10 +71,10 @@ def _decoder(shape: Shape) -> Any:
                 for one in (self.q, self.k, self.v)
             )
             q, k = (one * cos + _partners(one) * sin for one in (q, k))
-            seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            seen = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
             x = x + self.o(seen.transpose(1, 2).reshape(n, tokens, -1))
             y = self.between(x)
-            return x + self.down(F.silu(self.gate(y)) * self.up(y))
+            return x + self.down(silu(self.gate(y)) * self.up(y))
 
     class Decoder(nn.Module):
         """All layers, and the logits of the token behind the last."""
@@ -111,7 +111,7 @@ def _partners(x: Any) -> Any:
 
 
 def offloaded(shape: Shape, layers: Sequence[Tensors], ends: Tensors, device: Any) -> Any:
-    """The module with its weights in pinned memory, from where accelerate brings those of each part in turn."""
+    """The module with its weights in pinned memory; accelerate brings those of each part in turn."""
     import torch
     from accelerate import cpu_offload
 

@@ -84,8 +84,8 @@ def _gradient_of_tiles(owed: Owed) -> Sequence[Any]:
     gradient = owed.options.get("gradient")
     if gradient is None:
         raise GradientError(
-            f"cannot differentiate map_tiles ({calling_line()}): it has no gradient; say what it is by gradient=, "
-            "or use pgas.stop_gradient on what it is given if that is to count as constant"
+            f"cannot differentiate map_tiles ({calling_line()}): it has no gradient; say what it is by "
+            "gradient=, or use pgas.stop_gradient on what it is given if that is to count as constant"
         )
     options = {name: owed.options[name] for name in ("whole", "room") if name in owed.options}
     found = iter(gradient_of_tiles(gradient, owed.whole, *owed.operands, **options))
@@ -100,7 +100,7 @@ def gradient_of_tiles(
     whole: int | Sequence[int] = (),
     room: int | str = 0,
 ) -> tuple[Any, ...]:
-    """**Collective** if operands must move. The cotangents of arrays of numbers, whose tiles a function makes."""
+    """**Collective** if operands must move. The cotangents of arrays, whose tiles a function makes."""
     operands = _side_by_side(arrays, whole)
     first = operands[0]
     own = move(resolve_pending(g), with_dtype(first.type, g.type.dtype))
@@ -156,7 +156,7 @@ def _side_by_side(arrays: Sequence[Any], whole: int | Sequence[int]) -> list[Any
 
 
 def _say_room(operands: Sequence[Any], made: Sequence[ArrayType], room: int) -> None:
-    """**Local.** Say what a function takes: results twice, as it makes them and as they stay; on GPUs copies."""
+    """**Local.** Say what a function takes: its results twice, and on GPUs copies of operands."""
     first = operands[0]
     copies = sum(x.type.tile_bytes for x in operands) if first.memory.on_device else 0
     first.memory.check_room(room + copies + 2 * sum(t.tile_bytes for t in made))

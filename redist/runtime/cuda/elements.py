@@ -10,8 +10,8 @@ an element at a time. Here some functions, each of which takes results of those 
 A step of 16-bit floats is rounded in its register, so that one kernel gives the bits of one for each step.
 Products are not fused with sums (``-fmad=false``), for the same reason.
 
-Operands that are stretched to the shape of the result, and views, are read where they lie: dims that lie alike
-in all arrays become one, and a word finds its place in each array by the strides of those that are left.
+Operands that are stretched to the shape of the result, and views, are read where they lie: dims that lie
+alike in all arrays become one, and a word finds its place in each by the strides of those that are left.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def can_fuse(name: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def run_steps(leaves: Sequence[Any], steps: Sequence[ElementStep]) -> Any:
-    """**Local.** The result of the last step, in a new array; None if the shapes of arrays do not fit together.
+    """**Local.** The result of the last step, in a new array; None if shapes do not fit together.
 
     Leaves are arrays of a GPU, and real numbers; values are numbered after them.
     """
@@ -194,7 +194,7 @@ def run_steps(leaves: Sequence[Any], steps: Sequence[ElementStep]) -> Any:
 def _run_strided(
     leaves: Sequence[Any], kinds: tuple[str | None, ...], steps: Sequence[ElementStep], width: int, out: Any
 ) -> bool:  # fmt: skip
-    """**Local.** Fill ``out`` from arrays that are stretched to its shape, or views; False if it is too large."""
+    """**Local.** Fill ``out`` from views and arrays that are stretched to it; False if it is too large."""
     arrays = [one for one, kind in zip(leaves, kinds, strict=True) if kind]
     sizes, strides = joined_dims(out.shape, [steps_in(one, out.shape) for one in arrays])
     inner = tuple(one[-1] for one in strides)

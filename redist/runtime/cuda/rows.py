@@ -1,7 +1,7 @@
 """Rows of what element-wise steps make, summed up or searched for extremes on a GPU, without writing them.
 
-A block of threads works on a row at a time: each thread takes every so many words of it, then pairs of threads
-put together what they have, half as many in each round. The order is the same in every run::
+A block of threads works on a row at a time: each thread takes every so many words of it, then pairs of
+threads put together what they have, half as many in each round. The order is the same in every run::
 
     thread 0   x0 + x4 + ..       \\
     thread 1   x1 + x5 + ..        \\  0 + 2   \\

@@ -8,8 +8,9 @@ Between them nothing is written to memory. Each step is rounded in its register,
     t2 = add(t1, 2.0)           t3 = one kernel(x, y, 2.0)
     t3 = tanh(t2)
 
-Casts are steps, too: new memory and the copy into it become one. A cast that several tasks read is repeated by
-each of them, which reads fewer bytes than its result has. The cast of a product is done by the product.
+Casts are steps, too: new memory and the copy into it become one. A cast that several tasks read is repeated
+by each of them, which reads fewer bytes than its result has. The cast of a product is done by the product, and
+a sum of rows by the kernel that makes them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from redist.pgas.elementwise.on_device import compute
 from redist.pgas.elementwise.rounded import Rounded
 from redist.pgas.ghosts.ghost import reshaped
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
-from redist.pgas.products.contract import product_on_gpu
 from redist.pgas.kinds import F32, is_half
+from redist.pgas.products.contract import product_on_gpu
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.cuda.elements import ITEMS, ElementStep, can_fuse, run_steps
 from redist.runtime.cuda.rows import run_rows
