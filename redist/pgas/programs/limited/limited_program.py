@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,7 @@ from redist.pgas.programs.limited.places import FarPlaces, RunLimit, state_of
 from redist.pgas.programs.limited.report import memory_lines
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.replay import write_replay
-from redist.pgas.programs.planning.plan_program import make_program_plan
+from redist.pgas.programs.planning.plan_program import costs_of, make_program_plan
 from redist.pgas.programs.prepare import MoveEnds, fates_of, with_transfers
 from redist.pgas.programs.signature import Signature
 from redist.pgas.spill.memory_limit import put_away, stored_tile
@@ -82,10 +83,13 @@ def _with_times(listed: ListedTasks, laid: LaidOut) -> ListedTasks:
 
     What a call computes, its last task does.
     """
-    costs = None if laid.decided is None else laid.decided.costs
+    decided = laid.decided
+    costs = None if decided is None else decided.costs
     node_ps: dict[int, int] = {}
-    if costs is not None and laid.decided is not None:
-        node_ps = {one.node: costs.run_ps(one) for one in laid.decided.recorder.calls}
+    if decided is not None:
+        with suppress(RequestError):  # of several meshes: all ranks see that
+            costs = costs or costs_of(decided.recorder, laid.comm)  # none where nothing moves
+            node_ps = {one.node: costs.run_ps(one) for one in decided.recorder.calls}
     byte_fs = device_costs(laid.tidied.captured.on_device).byte_fs
     last = {task.node: task for task in listed.tasks}
 
