@@ -1,7 +1,7 @@
 """``python -m bench larger decoder``: a decoder of 7 billion weights on a GPU, in a part of its memory.
 
 The functions of ``examples/decoder.py`` as programs, with PyTorch's attention on the tiles: with all weights
-there, and within a limit. Beside them the same decoder in PyTorch, eager, with all weights there and offloaded
+there, and within a limit. Beside them the same in PyTorch, eager, with all weights there and offloaded
 by accelerate. A way that fails is a row without a time.
 """
 

@@ -9,8 +9,8 @@ Between them nothing is written to memory. Each step is rounded in its register,
     t3 = tanh(t2)
 
 Casts are steps, too: new memory and the copy into it become one. A cast that several tasks read is repeated
-by each of them, which reads fewer bytes than its result has. The cast of a product is done by the product, and
-a sum of rows by the kernel that makes them.
+by each of them, which reads fewer bytes than its result has. The cast of a product is done by the product,
+and a sum of rows by the kernel that makes them.
 """
 
 from __future__ import annotations
