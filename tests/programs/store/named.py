@@ -124,7 +124,9 @@ def own(values: Any, t: ArrayType) -> Any:
 
 
 def held(one: Any) -> Any:
-    return tile_in(one)
+    """The tile, bf16 as the integers that it was made of."""
+    tile = tile_in(one)
+    return None if tile is None else tile.view(one.type.dtype.to_numpy())
 
 
 def load_fused(read: str, **options: Any) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def into_fused() -> str | None:
         if {*found} != {*want}:
             return f"{read}: {sorted(found)}"
         for name, one in found.items():
-            tile = tile_in(one)
+            tile = held(one)
             if tile is None or not np.array_equal(tile, own(want[name], one.type)):
                 return f"{read}: {name} as {one.type} has other values"
         total = COMM.allreduce(CountingReader.counts[-1])
