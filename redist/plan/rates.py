@@ -61,9 +61,9 @@ GPU = _costs(
     {"bf16": 4, "f16": 4, "f32": 50, "f64": 50},
     {"bf16": 100, "f16": 100, "f32": 200, "f64": 400},
     elem_fs=1000,
-    byte_fs=100,
+    byte_fs=250,
 )
-"""A GPU: 20 (f64) to 250 (bf16) 10^12 multiply-adds a second, 10 TB/s. Rough, from data sheets."""
+"""A GPU: 20 (f64) to 250 (bf16) 10^12 multiply-adds a second, 4 TB/s. Rough, of an H200."""
 CPU = _costs(
     {"f32": 30_000, "f64": 60_000},
     {"f32": 500_000, "f64": 1_000_000},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -85,11 +86,12 @@ def _with_times(listed: ListedTasks, laid: LaidOut) -> ListedTasks:
     """
     decided = laid.decided
     costs = None if decided is None else decided.costs
-    node_ps: dict[int, int] = {}
+    node_ps = Counter[int]()  # a product and its cast are one node
     if decided is not None:
         with suppress(RequestError):  # of several meshes: all ranks see that
             costs = costs or costs_of(decided.recorder, laid.comm)  # none where nothing moves
-            node_ps = {one.node: costs.run_ps(one) for one in decided.recorder.calls}
+            for one in decided.recorder.calls:
+                node_ps[one.node] += costs.run_ps(one)
     byte_fs = device_costs(laid.tidied.captured.on_device).byte_fs
     last = {task.node: task for task in listed.tasks}
 
@@ -100,7 +102,7 @@ def _with_times(listed: ListedTasks, laid: LaidOut) -> ListedTasks:
             return 0 if costs is None else costs.exchange_ps(task.function.exchange)
         touched = (*task.reads, *task.writes, *listed.makes_of(task))
         touch_ps = sum(listed.sizes.get(n, 0) for n in touched) * byte_fs // 1000
-        return max(touch_ps, node_ps.get(task.node, 0)) if last[task.node] is task else touch_ps
+        return max(touch_ps, node_ps[task.node]) if last[task.node] is task else touch_ps
 
     return replace(listed, tasks=tuple(replace(t, time_ps=time_ps(t)) for t in listed.tasks))
 
