@@ -41,7 +41,7 @@ def _decoder(shape: Shape) -> Any:
     def linear(sides: tuple[int, ...]) -> Any:
         return nn.Linear(*sides, bias=False, dtype=torch.bfloat16)
 
-    class Norm(nn.Module):
+    class Norm(nn.Module):  # type: ignore[misc]
         """By the root of the mean square, computed in f32."""
 
         def __init__(self) -> None:
@@ -53,7 +53,7 @@ def _decoder(shape: Shape) -> Any:
             y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5)
             return self.weight * y.to(x.dtype)
 
-    class Block(nn.Module):
+    class Block(nn.Module):  # type: ignore[misc]
         """A layer, as libraries of models have it."""
 
         def __init__(self) -> None:
@@ -76,7 +76,7 @@ def _decoder(shape: Shape) -> Any:
             y = self.between(x)
             return x + self.down(silu(self.gate(y)) * self.up(y))
 
-    class Decoder(nn.Module):
+    class Decoder(nn.Module):  # type: ignore[misc]
         """All layers, and the logits of the token behind the last."""
 
         def __init__(self) -> None:

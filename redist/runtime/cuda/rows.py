@@ -24,11 +24,10 @@ from redist.runtime.cuda.elements import (
     WORD_BYTES,
     ElementStep,
     element_of,
-    joined_dims,
-    steps_in,
     width_of,
 )
 from redist.runtime.cuda.loops import n_processors, run_loop
+from redist.runtime.cuda.strides import joined_dims, steps_in
 
 TOGETHER = {"sum": "{0} + {1}", "max": "largest({0}, {1})", "min": "least({0}, {1})"}
 """How two values of a row become one."""

@@ -110,7 +110,9 @@ def sent(draw: Draw) -> str | None:
     texts = comm.bcast([pickle.dumps(cut), pickle.dumps(whole), pickle.dumps(xp.sum(cut))], root)
     found = wrong(pickle.loads(texts[1]), np.arange(4), "a pickle of everything")
     restore, (*parts, size, owes) = whole.__reduce__()
-    found = found or wrong(restore(*parts, size + 1, owes), np.arange(4), "everything of more ranks")
+    found = found or wrong(
+        restore(*parts, size + 1, owes), np.arange(4), "everything of more ranks"
+    )
     for text in (texts[0], texts[2]):
         try:
             pickle.loads(text)
