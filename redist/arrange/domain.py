@@ -91,25 +91,22 @@ class TypeDomain:
         width = ndim + 2
         if width ** len(parts) > 2**22:
             raise RequestError(f"cannot list the types of {ndim} dims over {len(parts)} factors")
-        sizes = [part.size for part in parts]
-        rows = [
-            row
-            for row in itertools.product(range(least, ndim), repeat=len(parts))
-            if all(
-                math.prod(size for size, at in zip(sizes, row, strict=True) if at == dim)
-                <= max(1, n)
-                for dim, n in enumerate(shape)
-            )
-        ]
-        if len(rows) > MOST_TYPES:
-            raise RequestError(
-                f"cannot plan {len(rows)} types of one value: join factors of the mesh, to {MOST_TYPES} "
-                "types at most"
-            )
-        places = np.array(rows, dtype=np.int64).reshape(len(rows), len(parts))
+        places = np.zeros((1, 0), dtype=np.int64)
+        cuts = np.ones((1, ndim), dtype=np.int64)
+        for part in parts:  # rows of the factors so far; every one of them can go on, so they grow in number
+            n_rows, dims = len(places), np.arange(least, ndim)
+            places = np.column_stack([places.repeat(len(dims), axis=0), np.tile(dims, n_rows)])
+            cuts = cuts.repeat(len(dims), axis=0)
+            cuts *= np.where(places[:, -1:] == np.arange(ndim), part.size, 1)
+            good = (cuts <= np.maximum(shape, 1)).all(axis=1)
+            places, cuts = places[good], cuts[good]
+            if len(places) > MOST_TYPES:
+                raise RequestError(
+                    f"cannot plan more than {MOST_TYPES} types of one value: join factors of the mesh"
+                )
         number = np.full(width ** len(parts), -1, dtype=np.int64)
         domain = TypeDomain(mesh, tuple(parts), tuple(shape), dtype, op, places, number)
-        number[domain.codes(places)] = np.arange(len(rows))
+        number[domain.codes(places)] = np.arange(len(places))
         rest = tuple(t for t in dict.fromkeys(others) if domain.find(t) is None)
         if not rest:
             return domain

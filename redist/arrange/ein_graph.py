@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,6 +146,8 @@ class EinGraph:
     nodes: tuple[Node, ...]
     _makers: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
     """Of every value: the node that makes it, and which of its results it is."""
+    _made: tuple[range, ...] = field(init=False, repr=False, compare=False)
+    """Of every node: the values that it makes."""
     _readers: Mapping[int, list[tuple[int, int]]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +156,9 @@ class EinGraph:
         for number, node in enumerate(self.nodes):
             for place, operand in enumerate(node.operands):
                 readers.setdefault(operand, []).append((number, place))
+        firsts = [0, *itertools.accumulate(len(node.results) for node in self.nodes)]
         object.__setattr__(self, "_makers", tuple(makers))
+        object.__setattr__(self, "_made", tuple(itertools.starmap(range, itertools.pairwise(firsts))))
         object.__setattr__(self, "_readers", readers)
         n_before = 0
         for number, node in enumerate(self.nodes):
@@ -181,9 +186,9 @@ class EinGraph:
         """The node that makes a value, and which of its results it is."""
         return self._makers[value]
 
-    def results_of(self, number: int) -> list[int]:
+    def results_of(self, number: int) -> range:
         """The values that a node makes."""
-        return [value for value, (node, _) in enumerate(self._makers) if node == number]
+        return self._made[number]
 
     def shape_of(self, value: int) -> tuple[int, ...]:
         """The shape of what a node makes, or of input ``~value``."""

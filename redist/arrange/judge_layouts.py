@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinNode
-from redist.arrange.layout_plan import LayoutPlan
+from redist.arrange.layout_plan import LayoutPlan, PlannedMove
 from redist.errors import CheckError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
@@ -26,12 +26,16 @@ def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = N
     """
     work = 0
     n_made = 0
+    by_value: dict[int | None, list[PlannedMove]] = {}
+    for move in plan.moves:
+        by_value.setdefault(move.value, []).append(move)
     for number, node in enumerate(plan.graph.nodes):
         wanted, made = plan.wanted[number], plan.made[n_made : n_made + len(node.results)]
         n_made += len(node.results)
         for t, value in zip(wanted, node.operands, strict=True):
             _must(t.shape == plan.graph.shape_of(value), number, "a wrong shape")
-            _must(_comes_from(plan, value, number, t), number, f"operand {value} never becomes {t}")
+            moves = by_value.get(value, ())
+            _must(_comes_from(plan, moves, value, number, t), number, f"operand {value} never becomes {t}")
         if isinstance(node, AskedNode):
             work += _ask_again(plan, number, node, wanted, made)
         else:
@@ -72,14 +76,16 @@ def _ask_again(
     return answer.time_ps
 
 
-def _comes_from(plan: LayoutPlan, value: int, reader: int, t: ArrayType) -> bool:
-    """Whether a reader finds a value in a type: as it was made, in its home, or after a move of its own."""
+def _comes_from(
+    plan: LayoutPlan, moves: Sequence[PlannedMove], value: int, reader: int, t: ArrayType
+) -> bool:
+    """Whether a reader finds a value in a type: as it was made, in its home, or after one of its moves."""
     here = plan.made[value] if value >= 0 else plan.inputs[~value]
-    for move in plan.moves:
-        if move.value == value and move.reader is None and move.source == here:
+    for move in moves:
+        if move.reader is None and move.source == here:
             here = move.target
-    for move in plan.moves:
-        if move.value == value and move.reader == reader and move.target == t:
+    for move in moves:
+        if move.reader == reader and move.target == t:
             return move.source == here
     return here == t
 
@@ -148,22 +154,24 @@ def _pieces(
 def _peak_bytes(plan: LayoutPlan) -> int:
     """The most bytes at once: nodes are done one after another, tiles come and go."""
     graph, n_nodes, value = plan.graph, len(plan.graph.nodes), 0
-    last = {
-        one: max([n for n, node in enumerate(graph.nodes) if one in node.operands], default=n_nodes)
-        for one in range(len(plan.made))
-    }
+    last = dict.fromkeys(range(len(plan.made)), n_nodes)
+    for number, node in enumerate(graph.nodes):
+        last |= dict.fromkeys(node.operands, number)
+    copied, homes = dict.fromkeys(range(n_nodes), 0), dict[int | None, int]()
+    for move in plan.moves:
+        if move.reader is None:
+            homes[move.value] = move.target.tile_bytes
+        elif move.reader < n_nodes:
+            copied[move.reader] += move.target.tile_bytes
     resting = {~k: t.tile_bytes for k, t in enumerate(plan.inputs)}
     last |= dict.fromkeys(resting, n_nodes)
     peak = 0
     for number, node in enumerate(graph.nodes):
-        copies = sum(move.target.tile_bytes for move in plan.moves if move.reader == number)
         own = range(value, value + len(node.results))
         value += len(node.results)
         made = {one: plan.made[one].tile_bytes for one in own}
-        homes = {
-            m.value: m.target.tile_bytes for m in plan.moves if m.value in own and m.reader is None
-        }
-        peak = max(peak, sum([*resting.values(), copies, *made.values(), *homes.values()]))
+        moved = [homes[one] for one in own if one in homes]
+        peak = max(peak, sum([*resting.values(), copied[number], *made.values(), *moved]))
         resting |= {one: homes.get(one, n) for one, n in made.items()}
         resting = {one: n for one, n in resting.items() if last[one] > number}
     return peak

@@ -12,17 +12,10 @@ from redist.arrange.domain import TypeDomain, places_of
 from redist.arrange.ein_graph import ADDING, SCALING, AskedNode, EinGraph, EinNode
 from redist.arrange.layout_plan import LayoutPlan, PlannedMove
 from redist.arrange.price_book import PriceBook, finish_prices
-from redist.arrange.solving.conditioning import alike, improve_by_conditioning, tie
 from redist.arrange.solving.elimination import eliminate
-from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.memory_limit import fit_memory
-from redist.arrange.solving.mini_buckets import (
-    BUCKET_CELLS,
-    bound_in_buckets,
-    improve,
-    solve_in_buckets,
-)
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
+from redist.arrange.solving.tangled import solve_tangled
 from redist.arrange.strategies import Answered, Ways, ask, least_time_ps, list_strategies
 from redist.arrange.tile_lives import live_rows
 from redist.errors import RequestError
@@ -35,14 +28,6 @@ from redist.plan.topology import Topology
 
 MOST_CORRECTIONS = 8
 """So often prices of moves are corrected and layouts planned again; they are exact much sooner."""
-
-MOST_COLUMNS, MOST_NODES = 5000, 100
-"""Tangled networks of so few columns also go to an integer program, for this many nodes of its search. No
-clock ends it: all ranks must find the same."""
-MOST_SUMS, LEAST_CELLS = 2**27, 2**10
-"""Sums that are looked at for the bound of a tangled network: half a second; least cells of a bucket."""
-REPEATED = 0.7
-"""Layers repeat if there are so few kinds of variables for each variable."""
 
 
 def plan_layouts(
@@ -94,16 +79,19 @@ class _Planning:
 
     def run(self, limit_bytes: int | None = None, exact_memory: bool = False) -> LayoutPlan:
         """Solve it, with the exact prices of what is moved then put in, until they are all exact."""
+        begin: Solution | None = None
         for _ in range(MOST_CORRECTIONS):
-            plan = self._solve(limit_bytes, exact_memory)
+            plan, begin = self._solve(limit_bytes, exact_memory, begin)
             if not self.book.correct((m.source, m.target) for m in (*plan.moves, *plan.inner)):
                 break
             self._ways.clear()
             self._tables.clear()
         return plan
 
-    def _solve(self, limit_bytes: int | None, exact_memory: bool) -> LayoutPlan:
-        """Build the network, solve it, and say what was chosen."""
+    def _solve(
+        self, limit_bytes: int | None, exact_memory: bool, begin: Solution | None
+    ) -> tuple[LayoutPlan, Solution]:
+        """Build the network, solve it, and say what was chosen; ``begin`` was, at other prices."""
         graph = self.graph
         ways = [
             self._asked_ways(n, node) if isinstance(node, AskedNode) else self._ways_of(n, node)
@@ -119,14 +107,17 @@ class _Planning:
         tables = [CostTable((n,), one.times) for n, one in enumerate(ways)]
         for value in graph.values:
             tables += self._tables_of(value, ways, variables)
-        network = CostNetwork(tuple(sizes), tuple(tables))
-        solution = eliminate(network) or _solve_tangled(network)
-        if solution.cost >= FORBIDDEN:
+        aspects = [self._aspects(number, one) for number, one in enumerate(ways)]
+        aspects += [self._domain(value).places for value in variables]
+        network = CostNetwork(tuple(sizes), tuple(tables), tuple(aspects))
+        free = eliminate(network) or solve_tangled(network, begin)
+        if free.cost >= FORBIDDEN:
             raise RequestError("cannot plan these layouts: no choice keeps to what is pinned")
         rows = live_rows(graph, ways, variables, self._domain)
+        solution = free
         if limit_bytes is not None:
-            solution = fit_memory(network, rows, limit_bytes, solution, exact_memory)
-        return self._plan(ways, variables, solution, rows.peak(solution.values))
+            solution = fit_memory(network, rows, limit_bytes, free, exact_memory)
+        return self._plan(ways, variables, solution, rows.peak(solution.values)), free
 
     def _domain(self, value: int) -> TypeDomain:
         if value not in self._domains:
@@ -246,6 +237,22 @@ class _Planning:
             found.append(CostTable((maker,), self._table(key, partial(_only, made, number))))
         return found
 
+    def _aspects(self, number: int, ways: Ways) -> Ints:
+        """What the ways to do a node say about every factor of the mesh: where it is in all types."""
+        values = (*self.graph.nodes[number].operands, *self.graph.results_of(number))
+        domains = [self._domain(value) for value in values]
+
+        def make() -> Ints:
+            rows = zip(domains, (*ways.operands, *ways.results), strict=True)
+            places = np.stack([domain.places[numbers] for domain, numbers in rows])
+            columns = [
+                np.unique(places[:, :, k], axis=1, return_inverse=True)[1].reshape(-1)
+                for k in range(places.shape[2])
+            ]
+            return np.stack(columns, axis=1) if columns else np.zeros((len(ways), 0), np.int64)
+
+        return self._table(("aspects", id(ways), *map(id, domains)), make)
+
     def _finish_ps(
         self,
         value: int,
@@ -356,41 +363,6 @@ class _Planning:
 def _only(types: Ints, number: int | None) -> Costs:
     """What choices cost of which one type is pinned: those of others are forbidden."""
     return np.where(types == number, 0, FORBIDDEN).astype(np.int64)
-
-
-def _search(network: CostNetwork) -> Solution:
-    """A choice by conditioning, and the bound of buckets; repeated layers have one choice for all."""
-    cells = min(BUCKET_CELLS, max(LEAST_CELLS, MOST_SUMS // max(1, len(network.tables))))
-    classes = alike(network)
-    if 1 + max(classes, default=0) <= len(network.sizes) * REPEATED:
-        tied = tie(network, classes)
-        short = eliminate(tied) or _search_all(tied, solve_in_buckets(tied))
-        if short.cost < FORBIDDEN:
-            found = improve(network, [short.values[one] for one in classes])
-            bound = bound_in_buckets(network, cells)
-            return Solution(found.values, found.cost, min(found.cost, max(bound, found.bound)))
-    return _search_all(network, solve_in_buckets(network, cells))
-
-
-def _search_all(network: CostNetwork, begin: Solution) -> Solution:
-    """The choice of buckets, made better if there is one; their bound."""
-    if begin.cost >= FORBIDDEN:
-        return begin
-    found = improve_by_conditioning(network, begin.values)
-    return Solution(found.values, found.cost, min(found.cost, begin.bound))
-
-
-def _solve_tangled(network: CostNetwork) -> Solution:
-    """A good choice and its bound where the best takes too long: the same on all ranks, without a clock."""
-    found = _search(network)
-    n_columns = sum(network.sizes) + sum(
-        table.costs.size for table in network.tables if len(table.variables) > 1
-    )
-    exact = solve_by_program(network, n_nodes=MOST_NODES) if n_columns <= MOST_COLUMNS else None
-    if exact is None:
-        return found
-    best = exact if exact.cost < found.cost else found
-    return Solution(best.values, best.cost, min(best.cost, max(exact.bound, found.bound)))
 
 
 def _move(

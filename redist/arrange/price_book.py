@@ -11,6 +11,7 @@ import numpy as np
 
 from redist.arrange.domain import NOWHERE, PENDING, TypeDomain, places_of
 from redist.arrange.solving.network import FORBIDDEN, Costs
+from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, coordinates
 from redist.layout.cuts import Index, Ints, cut_dim
@@ -285,6 +286,7 @@ class PriceBook:
     parts: tuple[SubAxis, ...]
     topology: Topology
     _domains: dict[object, TypeDomain] = field(default_factory=dict)
+    _refused: dict[object, str] = field(default_factory=dict)
     _prices: dict[int, Costs] = field(default_factory=dict)
     _exact: dict[tuple[ArrayType, ArrayType], int] = field(default_factory=dict)
 
@@ -300,8 +302,14 @@ class PriceBook:
             usual = self.domain(shape, dtype, op)
             others = tuple(t for t in others if usual.find(t) is None)
         key = shape, dtype, op, others
+        if key in self._refused:
+            raise RequestError(self._refused[key])
         if key not in self._domains:
-            self._domains[key] = TypeDomain.of(self.mesh, self.parts, shape, dtype, op, others)
+            try:
+                self._domains[key] = TypeDomain.of(self.mesh, self.parts, shape, dtype, op, others)
+            except RequestError as problem:  # of too many types; said often, found out once
+                self._refused[key] = str(problem)
+                raise
         return self._domains[key]
 
     def prices(self, domain: TypeDomain) -> Costs:

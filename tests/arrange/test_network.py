@@ -8,11 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from redist.arrange.solving.conditioning import alike, hold, improve_by_conditioning, tie
+from redist.arrange.solving.conditioning import alike, improve_by_conditioning, tie
 from redist.arrange.solving.elimination import Elimination, eliminate
 from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.mini_buckets import solve_in_buckets
-from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, try_all
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, narrow, try_all
 from redist.errors import RequestError
 from tests.tiers import sample
 
@@ -123,11 +123,11 @@ def test_conditioning_is_never_worse() -> None:
         begin = tuple(rng.randrange(n) for n in network.sizes)
         found = improve_by_conditioning(network, begin)
         assert try_all(network).cost <= found.cost <= network.cost(begin)
-        held = [v for v in range(len(begin)) if rng.random() < 0.5]
-        less = hold(network, begin, held)
-        assert less.cost([0 if v in held else n for v, n in enumerate(begin)]) == network.cost(
-            begin
-        )
+        kept = [np.flatnonzero([rng.random() < 0.5 or k == own for k in range(n)])
+                for n, own in zip(network.sizes, begin, strict=True)]  # fmt: skip
+        less = CostNetwork(tuple(map(len, kept)), narrow(network.tables, kept))
+        inside = [int(np.searchsorted(some, own)) for some, own in zip(kept, begin, strict=True)]
+        assert less.cost(inside) == network.cost(begin)
 
 
 def test_layers_that_are_alike_have_one_choice() -> None:

@@ -1,30 +1,40 @@
-"""Better choices for tangled networks: some variables are held, the best of all others is found exactly.
+"""Better choices for tangled networks: a part of the choice is held, the best of all else is found exactly.
 
 ::
 
     held    x . . x . x        those left form pieces that are no longer tangled: elimination solves them,
     free    . o o . o .        all together, and the choice is never worse than before
 
-Which are held is drawn at random, those with many neighbours first; how many, by what elimination could do so
-far. Then others are held. The random numbers are the same everywhere, and work is counted in sums, not in
-seconds: all ranks find the same.
+Two things are held. One is what values say about some questions: with the factors of a mesh as questions, all
+variables may change what one factor cuts, while the others cut what they did. A variable then has a handful of
+values, and a network of any length is soon solved. The other is whole variables, drawn at random, those with many
+neighbours first; how many, by what elimination could do so far. The random numbers are the same everywhere, and
+work is counted in sums, not in seconds: all ranks find the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from redist.arrange.solving.elimination import Elimination
-from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
+from redist.arrange.solving.network import (
+    FORBIDDEN,
+    CostNetwork,
+    Costs,
+    CostTable,
+    Solution,
+    narrow,
+)
+from redist.layout.cuts import Ints
 
-MOST_WORK = 2**29
-"""Sums that are looked at, all together: about three seconds of one core."""
-STEP_WORK = 2**25
+MOST_WORK = 2**28
+"""Sums that are looked at, all together: about a second and a half of one core."""
+STEP_WORK = 2**22
 """Sums that one elimination may look at."""
-STEP_CELLS = 2**20
+STEP_CELLS = 2**18
 VARIABLE_WORK = 2**16
 """What a variable that is eliminated counts at least: about what Python's own work is worth."""
 PATIENCE = 24
@@ -52,6 +62,8 @@ class _Search:
     rng: np.random.Generator
     work: int = 0
     _degrees: list[int] = field(default_factory=list)
+    _alone: dict[int, Ints] = field(default_factory=dict)
+    """By value: an array of it alone."""
 
     def run(self, begin: Sequence[int]) -> Solution:
         """Hold some, solve the others, until the work or the patience is spent."""
@@ -63,12 +75,20 @@ class _Search:
         self._degrees = [len(one) for one in around]
         open_ones = [v for v, n in enumerate(sizes) if n > 1]
         values, cost = list(begin), network.cost(begin)
-        share, idle = 0.2, 0
+        n_questions = max(1, network.aspects[0].shape[1]) if network.aspects else 1
+        shares = [0.0] + [0.2] * (n_questions - 1) if network.aspects else [0.2]
+        """Of variables that are held, by how many questions are open beside one."""
+        idle = tries = 0
         while idle < PATIENCE and self.work < self.most_work and open_ones:
-            held = self._drawn(open_ones, share)
-            found = self._solve(values, held)
+            more = tries % n_questions if tries >= n_questions else 0
+            first = tries if tries < n_questions else int(self.rng.integers(n_questions))
+            asked = [(first + k) % n_questions for k in range(more + 1)]
+            held = self._drawn(open_ones, shares[more])
+            tries += 1
+            found = self._solve(values, held, asked)
             if found is None:  # too tangled
-                share, idle = min(0.9, share * 1.3 + 0.01), idle + (share >= 0.9)
+                idle += shares[more] >= 0.9
+                shares[more] = min(0.9, shares[more] * 1.3 + 0.02)
                 continue
             if found.cost < cost:
                 values, cost, idle = list(found.values), found.cost, 0
@@ -76,9 +96,9 @@ class _Search:
                 idle += 1
                 if found.cost == cost:  # another choice as good: a way out of where it stands
                     values = list(found.values)
-            if not held:
+            if not held and len(asked) == n_questions:
                 break
-            share *= 0.93
+            shares[more] *= 0.93
         return Solution(tuple(values), cost, 0)
 
     def _drawn(self, variables: Sequence[int], share: float) -> list[int]:
@@ -89,46 +109,42 @@ class _Search:
         order = np.argsort(keys, kind="stable")
         return sorted(variables[int(k)] for k in order[:n])
 
-    def _solve(self, values: Sequence[int], held: Sequence[int]) -> Solution | None:
-        """The best choice with the values of some variables as they are; None if it is too tangled."""
-        less = hold(self.network, values, held)
-        self.work += VARIABLE_WORK * len(less.sizes)
-        counts = Elimination(less, STEP_CELLS, STEP_WORK, only_counts=True)
-        if counts.run() is None:
+    def _solve(
+        self, values: Sequence[int], held: Collection[int], asked: Collection[int]
+    ) -> Solution | None:
+        """The best choice that holds some variables, and all but some questions; None if it is too tangled."""
+        kept = self._kept(values, held, asked)
+        less = CostNetwork(tuple(map(len, kept)), narrow(self.network.tables, kept))
+        found = Elimination(less, STEP_CELLS, STEP_WORK)
+        best = found.run()
+        self.work += found.work + VARIABLE_WORK * (len(less.sizes) - len(held))
+        if best is None:
             return None
-        self.work += counts.work + VARIABLE_WORK * len(less.sizes)
-        found = Elimination(less, STEP_CELLS, STEP_WORK).run()
-        assert found is not None
-        chosen = list(found.values)
-        for v in held:
-            chosen[v] = values[v]
-        return Solution(tuple(chosen), found.cost, 0)
+        chosen = (int(some[k]) for some, k in zip(kept, best.values, strict=True))
+        return Solution(tuple(chosen), best.cost, 0)
 
-
-def hold(network: CostNetwork, values: Sequence[int], held: Sequence[int]) -> CostNetwork:
-    """The network in which some variables have one value. Tables cut alike are one array, as before.
-
-    >>> near = np.array([[0, 3], [3, 1]])
-    >>> less = hold(CostNetwork((2, 2), (CostTable((0, 1), near),)), (1, 0), [0])
-    >>> less.sizes, less.tables[0].costs.tolist()
-    ((1, 2), [[3, 1]])
-    """
-    fixed = set(held)
-    known: dict[object, Costs] = {}
-    tables = []
-    for table in network.tables:
-        if fixed.isdisjoint(table.variables):
-            tables.append(table)
-            continue
-        index = tuple(
-            slice(values[v], values[v] + 1) if v in fixed else slice(None) for v in table.variables
-        )
-        key = id(table.costs), tuple((one.start, one.stop) for one in index)
-        if key not in known:
-            known[key] = table.costs[index]
-        tables.append(CostTable(table.variables, known[key]))
-    sizes = tuple(1 if v in fixed else n for v, n in enumerate(network.sizes))
-    return CostNetwork(sizes, tuple(tables))
+    def _kept(
+        self, values: Sequence[int], held: Collection[int], asked: Collection[int]
+    ) -> list[Ints]:
+        """The values that variables may have. Equal ones are one array, so that equal tables are."""
+        known: dict[object, Ints] = {}
+        fixed = set(held)
+        kept = []
+        for v, n in enumerate(self.network.sizes):
+            if v in fixed:
+                kept.append(self._alone.setdefault(values[v], np.array([values[v]])))
+                continue
+            if not self.network.aspects:
+                kept.append(known.setdefault(n, np.arange(n)))
+                continue
+            own = self.network.aspects[v]
+            rest = [k for k in range(own.shape[1]) if k not in asked]
+            row = own[values[v], rest]
+            key = id(own), tuple(row.tolist())
+            if key not in known:
+                known[key] = np.flatnonzero((own[:, rest] == row).all(axis=1))
+            kept.append(known[key])
+        return kept
 
 
 # Repeated layers: variables that have the same place in each are given one value.
@@ -149,7 +165,8 @@ def alike(network: CostNetwork, rounds: int = ROUNDS) -> list[int]:
     [0, 1, 2, 2, 2, 3, 4]
     """
     n = len(network.sizes)
-    colours = _numbered([(size,) for size in network.sizes])
+    says = [id(one) for one in network.aspects] or [0] * n
+    colours = _numbered(list(zip(network.sizes, says, strict=True)))
     for _ in range(rounds + 1):
         seen: list[list[tuple[int, ...]]] = [[] for _ in range(n)]
         for table in network.tables:
@@ -181,6 +198,7 @@ def tie(network: CostNetwork, classes: Sequence[int]) -> CostNetwork:
         counts[key] = counts.get(key, 0) + 1
         arrays[id(table.costs)] = table.costs
     sizes = dict(zip(classes, network.sizes, strict=True))
+    aspects = dict(zip(classes, network.aspects, strict=False))
     known: dict[object, Costs] = {}
     tables = []
     for (at, variables), n in counts.items():
@@ -190,7 +208,9 @@ def tie(network: CostNetwork, classes: Sequence[int]) -> CostNetwork:
         if kind not in known:
             known[kind] = _times(np.einsum(arrays[at], places, range(len(own))), n)
         tables.append(CostTable(own, known[kind]))
-    return CostNetwork(tuple(sizes[k] for k in range(len(sizes))), tuple(tables))
+    numbers = range(len(sizes))
+    says = tuple(aspects[k] for k in numbers) if aspects else ()
+    return CostNetwork(tuple(sizes[k] for k in numbers), tuple(tables), says)
 
 
 def _times(costs: Costs, n: int) -> Costs:

@@ -21,7 +21,7 @@ from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTa
 
 MOST_CELLS = 2**24
 """Entries of a table that is made."""
-MOST_WORK = 2**32
+MOST_WORK = 2**29
 """Sums that are looked at, all together."""
 BLOCK_CELLS = 2**21
 """Sums that are looked at in one go."""
@@ -52,6 +52,8 @@ class Elimination:
     _tables: dict[int, CostTable] = field(default_factory=dict)
     _of: list[set[int]] = field(default_factory=list)
     """By variable: its tables, by number."""
+    _near: dict[int, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+    """By variable, until its tables change: its neighbours, and how many choices these have together."""
     _gone: list[_Eliminated] = field(default_factory=list)
     _keys: dict[int, Key] = field(default_factory=dict)
     """Of the variables that are left."""
@@ -99,10 +101,20 @@ class Elimination:
         self._tables[number] = table
         for v in table.variables:
             self._of[v].add(number)
+            self._near.pop(v, None)
 
     def _neighbours(self, variable: int) -> tuple[int, ...]:
-        found = {v for number in self._of[variable] for v in self._tables[number].variables}
-        return tuple(sorted(found - {variable}))
+        return self._nearby(variable)[0]
+
+    def _nearby(self, variable: int) -> tuple[tuple[int, ...], int]:
+        if variable not in self._near:
+            found: set[int] = set()
+            for number in self._of[variable]:
+                found.update(self._tables[number].variables)
+            found.discard(variable)
+            cells = math.prod([self.network.sizes[v] for v in found])
+            self._near[variable] = tuple(sorted(found)), cells
+        return self._near[variable]
 
     def _key(self, variable: int) -> Key:
         """Equal for variables with the same tables, whose neighbours have the same places in them."""
@@ -117,12 +129,12 @@ class Elimination:
         return self._cells(variable), -self._alike[self._keys[variable]], variable
 
     def _cells(self, variable: int) -> int:
-        return math.prod(self.network.sizes[v] for v in self._neighbours(variable))
+        return self._nearby(variable)[1]
 
     def _eliminate(self, variable: int) -> int:
         """Let a variable go; what it costs if it has no neighbours, else 0."""
         neighbours, key = self._neighbours(variable), self._keys.pop(variable)
-        own = [self._tables.pop(number) for number in sorted(self._of[variable])]
+        own = self._take_tables(variable)
         if key not in self._known:
             self._known[key] = self._least(own, neighbours, variable)
             self._worked_on += own
@@ -131,8 +143,6 @@ class Elimination:
         costs, picks = self._known[key]
         self._alike[key] -= 1
         self._gone.append(_Eliminated(variable, neighbours, picks))
-        for v in neighbours:
-            self._of[v] = {number for number in self._of[v] if number in self._tables}
         if not neighbours:
             return int(costs)
         self._add(len(self.network.tables) + len(self._gone), CostTable(neighbours, costs))
@@ -141,6 +151,16 @@ class Elimination:
             self._keys[v] = self._key(v)
             self._alike[self._keys[v]] += 1
         return 0
+
+    def _take_tables(self, variable: int) -> list[CostTable]:
+        """The tables of a variable, which nobody has any more."""
+        numbers = sorted(self._of[variable])
+        own = [self._tables.pop(number) for number in numbers]
+        for number, table in zip(numbers, own, strict=True):
+            for v in table.variables:
+                self._of[v].discard(number)
+                self._near.pop(v, None)
+        return own
 
     def _least(
         self, tables: Sequence[CostTable], neighbours: tuple[int, ...], variable: int
@@ -166,8 +186,9 @@ class Elimination:
             part = [_rows_of(table, first, lo, hi) for table in tables]
             here = [hi - lo if v == first else size for v, size in enumerate(sizes)]
             total = added(part, (*neighbours, variable), here)
-            picks[lo:hi] = np.argmin(total, axis=-1)
-            costs[lo:hi] = np.min(total, axis=-1)
+            best = np.argmin(total, axis=-1)
+            picks[lo:hi] = best
+            costs[lo:hi] = np.take_along_axis(total, best[..., None], axis=-1)[..., 0]
         return np.minimum(costs, FORBIDDEN), picks
 
     def _walk_back(self) -> tuple[int, ...]:

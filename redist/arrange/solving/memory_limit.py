@@ -24,6 +24,7 @@ from redist.arrange.solving.network import (
     LiveTable,
     PricedBytes,
     Solution,
+    narrow,
 )
 from redist.errors import NoPlanError
 from redist.text.extras import install_line
@@ -124,18 +125,15 @@ class NarrowedNetwork:
     ) -> NarrowedNetwork:
         """Keep these values of every variable."""
         kept = tuple(tuple(sorted(some)) for some in values)
-
-        def narrow(table: CostTable) -> CostTable:
-            if not table.variables:
-                return table
-            places = np.ix_(*(kept[v] for v in table.variables))
-            return CostTable(table.variables, table.costs[places])
-
-        live = (LiveTable(narrow(one.table), one.first, one.last) for one in rows.tables)
-        smaller = CostNetwork(
-            tuple(len(some) for some in kept), tuple(narrow(table) for table in network.tables)
+        arrays = [np.array(some, dtype=np.int64) for some in kept]
+        live = tuple(
+            LiveTable(table, one.first, one.last)
+            for one, table in zip(
+                rows.tables, narrow((one.table for one in rows.tables), arrays), strict=True
+            )
         )
-        return NarrowedNetwork(smaller, LiveRows(rows.n_rows, tuple(live)), kept)
+        smaller = CostNetwork(tuple(map(len, kept)), narrow(network.tables, arrays))
+        return NarrowedNetwork(smaller, LiveRows(rows.n_rows, live), kept)
 
     def whole(self, values: Sequence[int]) -> tuple[int, ...]:
         """A choice in terms of all values."""

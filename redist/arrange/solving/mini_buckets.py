@@ -119,21 +119,32 @@ class _InBuckets(Elimination):
     _n_tables: int = 0
 
     def _let_go(self, variable: int) -> int:
-        own = [self._tables.pop(number) for number in sorted(self._of[variable])]
-        for v in {v for table in own for v in table.variables}:
-            self._of[v] = {number for number in self._of[v] if number in self._tables}
+        own = self._take_tables(variable)
         self._own[variable] = own
         total = 0
         for bucket in self._buckets(variable, own):
             around = {v for table in bucket for v in table.variables} - {variable}
             neighbours = tuple(sorted(around))
-            costs, _ = self._least(bucket, neighbours, variable)
+            costs = self._least_of_bucket(bucket, neighbours, variable)
             if neighbours:
                 self._add(self._n_tables, CostTable(neighbours, costs))
                 self._n_tables += 1
             else:
                 total += int(costs)
         return total
+
+    def _least_of_bucket(
+        self, bucket: list[CostTable], neighbours: tuple[int, ...], variable: int
+    ) -> Costs:
+        """The least of some tables together; equal buckets, those of repeated layers, are worked on once."""
+        place = {v: i for i, v in enumerate((*neighbours, variable))}
+        key = tuple((id(table.costs), tuple(place[v] for v in table.variables)) for table in bucket)
+        if key not in self._known:
+            self._known[key] = self._least(bucket, neighbours, variable)
+            self._worked_on += bucket
+        else:
+            self.reused += 1
+        return self._known[key][0]
 
     def _buckets(self, variable: int, own: Sequence[CostTable]) -> list[list[CostTable]]:
         """The tables of a variable, few enough together to be added; large ones first."""

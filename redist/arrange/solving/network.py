@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redist.errors import RequestError
+from redist.layout.cuts import Ints
 
 Costs = NDArray[np.int64]
 FORBIDDEN = 2**60
@@ -52,8 +53,12 @@ class CostNetwork:
 
     sizes: tuple[int, ...]
     tables: tuple[CostTable, ...]
+    aspects: tuple[Ints, ...] = ()
+    """Of every variable, if that is known: what its values say about each of a few independent questions, a row
+    for every value. Of layouts, a question is a factor of the mesh: which dim or label it cuts."""
 
     def __post_init__(self) -> None:
+        sound: set[int] = set()
         for table in self.tables:
             shape = tuple(self.sizes[v] for v in table.variables)
             if table.costs.shape != shape:
@@ -61,8 +66,11 @@ class CostNetwork:
                     f"cannot use a table of shape {table.costs.shape} over {table.variables}: "
                     f"these have {shape} values"
                 )
+            if id(table.costs) in sound:
+                continue
             if table.costs.size and (table.costs.min() < 0 or table.costs.max() > FORBIDDEN):
                 raise RequestError("cannot use costs below 0, or beyond FORBIDDEN")
+            sound.add(id(table.costs))
 
     def cost(self, choice: Sequence[int]) -> int:
         """What a choice of a value for every variable costs."""
@@ -107,6 +115,27 @@ def added(tables: Iterable[CostTable], variables: tuple[int, ...], sizes: Sequen
             np.minimum(out, FORBIDDEN, out=out)
     full: Costs = np.broadcast_to(out, [sizes[v] for v in variables])
     return full
+
+
+def narrow(tables: Iterable[CostTable], kept: Sequence[Ints]) -> tuple[CostTable, ...]:
+    """The tables for some values of each variable. Those cut alike, by the same arrays, are one array again.
+
+    >>> pays, few = CostTable((0, 1), np.array([[5, 1], [2, 7]])), np.array([1])
+    >>> narrow([pays], [few, np.arange(2)])[0].costs.tolist()
+    [[2, 7]]
+    """
+    known: dict[tuple[int, ...], Costs] = {}
+    found = []
+    for table in tables:
+        if not table.variables:
+            found.append(table)
+            continue
+        own = [kept[v] for v in table.variables]
+        key = id(table.costs), *map(id, own)
+        if key not in known:
+            known[key] = table.costs[np.ix_(*own)]
+        found.append(CostTable(table.variables, known[key]))
+    return tuple(found)
 
 
 def try_all(network: CostNetwork) -> Solution:

@@ -15,7 +15,7 @@ import numpy as np
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
-from redist.pgas.structures import found_in
+from redist.pgas.structures import LEAVES, found_in
 from redist.runtime.ranks.world import Comm
 from redist.text.call_site import Line, public_call, standing_at
 
@@ -118,6 +118,15 @@ class CapturedNode:
 
 def refs_in(thing: Any) -> list[int]:
     """The numbers of all values in the operands of a task."""
+    kind = thing.__class__
+    if kind is Ref:
+        return [thing.number]
+    if kind in LEAVES:
+        return []
+    if kind is tuple or kind is list:
+        return [number for one in thing if one.__class__ not in LEAVES for number in refs_in(one)]
+    if kind is dict:
+        return [number for one in thing.values() for number in refs_in(one)]
     return [ref.number for ref in found_in(thing, (Ref,))]
 
 

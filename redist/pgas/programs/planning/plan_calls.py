@@ -38,6 +38,8 @@ from redist.text.units import ceil_div
 
 MOST_FACTORS = 3
 """Meshes of more prime factors are planned in groups of them."""
+MOST_TANGLED, NEAR = 2, 1.02
+"""So many groupings are tried of a program that cannot be planned exactly; fewer if one comes so near its bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def plan_calls(
     why: RequestError | None = None
     mesh, fine = costs.book.mesh, costs.book.parts
     ends = {n for n in recorder.results if n is not None and n >= 0} - set(loops or ())
+    tangled = 0
     for parts in _factors(mesh, fine, list(pins.values())):
         try:
             plan = plan_layouts(
@@ -179,6 +182,9 @@ def plan_calls(
             continue
         if best is None or plan.time_ps < best.time_ps:
             best = plan
+        tangled += plan.search != "exact"
+        if tangled and (tangled == MOST_TANGLED or plan.time_ps <= NEAR * plan.bound_ps):
+            break
     if best is None:
         raise why or RequestError(f"cannot plan layouts on any factors of {mesh}")
     return best
@@ -187,10 +193,14 @@ def plan_calls(
 def _factors(
     mesh: Mesh, fine: tuple[SubAxis, ...], pins: Sequence[ArrayType]
 ) -> list[tuple[SubAxis, ...]]:
-    """The factors of a mesh to plan with: the finest if they are few, else groups that have all pins."""
+    """The factors of a mesh to plan with: the finest if they are few, else groups that have all pins.
+
+    Groups of even sizes come first, and of these the finest: they have most types.
+    """
     if len(fine) <= MOST_FACTORS:
         return [fine]
     groups = list_groupings(mesh, MOST_FACTORS)
+    groups.sort(key=lambda some: (max(part.size for part in some), -len(some)))
     return [some for some in groups if all(places_of(t, some) is not None for t in pins)]
 
 
