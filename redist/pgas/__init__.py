@@ -53,14 +53,17 @@ from redist.pgas.linalg.powers import diag
 from redist.pgas.numpy_functions import TAKEN as _NUMPY_TAKEN
 from redist.pgas.ordering.searching import digitize, isin, searchsorted
 from redist.pgas.ordering.sorting import argsort, sort
+from redist.pgas.ordering.topk import topk
 from redist.pgas.ordering.uniques import unique_all, unique_counts, unique_inverse, unique_values
 from redist.pgas.products.einsum import einsum
+from redist.pgas.products.convolve import convolve
 from redist.pgas.products.matmul import matmul, tensordot, vecdot
 from redist.pgas.reductions import (
     all, allclose, any, argmax, argmin, count_nonzero, cumulative_prod, cumulative_sum, max, mean, min,
     prod, std, sum, var,
 )  # fmt: skip
 from redist.pgas.shapes.join import concat, stack
+from redist.pgas.shapes.pad import pad
 from redist.pgas.shapes.permute import (
     expand_dims, matrix_transpose, moveaxis, permute_dims, squeeze,
 )  # fmt: skip
@@ -71,8 +74,8 @@ from redist.pgas.shapes.shift import diff, flip, roll
 from redist.pgas.shapes.take import take, take_along_axis, unstack
 from redist.pgas.shapes.diagonals import tril, triu
 from redist.pgas.statistics import (
-    average, bincount, corrcoef, cov, histogram, median, nanmax, nanmean, nanmedian, nanmin, nanstd,
-    nansum, nanvar, percentile, ptp, quantile,
+    average, bincount, corrcoef, cov, histogram, median, nanmax, nanmean, nanmedian, nanmin,
+    nanpercentile, nanprod, nanquantile, nanstd, nansum, nanvar, percentile, ptp, quantile,
 )  # fmt: skip
 from redist.pgas.suggestions import explain_missing as _explain_missing
 from redist.pgas.kinds import dtype_asked as _dtype_asked
@@ -105,7 +108,8 @@ __all__ = [
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
     "bitwise_xor", "bool", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast",
     "ceil", "checkpoint", "clip", "column_names",
-    "complex64", "complex128", "compress", "concat", "conj", "copysign", "corrcoef", "cos", "cosh",
+    "complex64", "complex128", "compress", "concat", "conj", "convolve", "copysign", "corrcoef", "cos",
+    "cosh",
     "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "custom_gradient", "diag", "diff",
     "digitize", "divide", "e",
     "ein", "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft",
@@ -116,15 +120,17 @@ __all__ = [
     "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "map_tiles", "matmul",
     "matrix_transpose", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum",
     "move_together", "moveaxis", "multiply", "nan", "nan_to_num", "nanmax", "nanmean", "nanmedian",
-    "nanmin", "nanstd", "nansum", "nanvar", "negative", "newaxis", "nextafter", "nonzero",
-    "not_equal", "ones", "ones_like", "percentile", "permute_dims", "pi", "positive", "pow", "prod",
+    "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+    "negative", "newaxis", "nextafter", "nonzero",
+    "not_equal", "ones", "ones_like", "pad", "percentile", "permute_dims", "pi", "positive", "pow", "prod",
     "program", "ptp", "quantile", "random", "read_csv", "read_hdf5", "read_npy", "read_parquet", "read_zarr",
     "real",
     "reciprocal", "remainder", "repeat", "repeat_until", "reshape", "result_type", "roll", "round",
     "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square", "squeeze", "stack",
     "std", "stop_gradient", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
     "to_dask",
-    "to_ray", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all", "unique_counts",
+    "to_ray", "topk", "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique_all",
+    "unique_counts",
     "unique_inverse", "unique_values", "unstack", "value_and_grad", "var", "vecdot", "where", "write_csv",
     "write_npy", "write_parquet", "write_zarr", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -115,6 +115,7 @@ def _functions(xp: Any) -> Table:
         "concatenate": lambda arrays, axis=0, dtype=None: _in_dtype(
             xp.concat(_promoted("concatenate", arrays), axis=axis), dtype
         ),
+        "convolve": lambda a, v, mode="full": xp.convolve(a, v, mode=mode),
         "copy": lambda a: a.copy(),
         "corrcoef": lambda x, y=None, rowvar=True: xp.corrcoef(x, y, rowvar=rowvar),
         "count_nonzero": lambda a, axis=None, keepdims=False: xp.count_nonzero(
@@ -159,22 +160,21 @@ def _functions(xp: Any) -> Table:
         "moveaxis": lambda a, source, destination: xp.moveaxis(a, source, destination),
         **{name: _without_nan(getattr(xp, name)) for name in ("nanmax", "nanmedian", "nanmin")},
         **{name: _without_nan(getattr(xp, name), True) for name in ("nanmean", "nanstd", "nanvar")},
-        "nansum": lambda a, axis=None, dtype=None, keepdims=False: xp.nansum(
-            a, axis=axis, dtype=dtype, keepdims=keepdims
-        ),
+        **{name: _adding(getattr(xp, name)) for name in ("nanprod", "nansum")},
+        **{
+            name: _at_shares(getattr(xp, name))
+            for name in ("nanpercentile", "nanquantile", "percentile", "quantile")
+        },
         "nan_to_num": lambda x, copy=True, nan=0.0, posinf=None, neginf=None: xp.nan_to_num(
             x, copy=copy, nan=nan, posinf=posinf, neginf=neginf
         ),
         "ndim": lambda a: a.ndim,
         "ones_like": lambda a, dtype=None: xp.ones_like(a, dtype=dtype),
         "outer": lambda a, b: xp.linalg.outer(*(x.ravel() for x in _arrays("outer", a, b))),
-        "percentile": lambda a, q, axis=None, method="linear", keepdims=False: xp.percentile(
-            a, q, axis=axis, method=method, keepdims=keepdims
+        "pad": lambda array, pad_width, mode="constant", *, constant_values=0: xp.pad(
+            array, pad_width, mode, constant_values=constant_values
         ),
         "ptp": lambda a, axis=None, keepdims=False: xp.ptp(a, axis=axis, keepdims=keepdims),
-        "quantile": lambda a, q, axis=None, method="linear", keepdims=False: xp.quantile(
-            a, q, axis=axis, method=method, keepdims=keepdims
-        ),
         "real": lambda val: val.real,
         "reshape": lambda a, shape=None, newshape=None, copy=None: a.reshape(
             newshape if shape is None else shape, copy=copy
@@ -266,6 +266,18 @@ def _without_nan(function: Function, takes_dtype: bool = False) -> Function:
         return lambda a, axis=None, **given: function(a, axis=axis, **given)
     return lambda a, axis=None, dtype=None, **given: function(
         _in_dtype(a, dtype), axis=axis, **given
+    )
+
+
+def _adding(function: Function) -> Function:
+    return lambda a, axis=None, dtype=None, keepdims=False: function(
+        a, axis=axis, dtype=dtype, keepdims=keepdims
+    )
+
+
+def _at_shares(function: Function) -> Function:
+    return lambda a, q, axis=None, method="linear", keepdims=False: function(
+        a, q, axis=axis, method=method, keepdims=keepdims
     )
 
 

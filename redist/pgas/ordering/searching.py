@@ -22,11 +22,11 @@ from redist.pgas.memory import as_tile
 from redist.pgas.ordering.sorting import sort
 from redist.pgas.shapes.shift import flip
 from redist.pgas.shapes.take import take
-from redist.pgas.tiles.arguments import check_arrays, kind_of_value
+from redist.pgas.tiles.arguments import beside, check_arrays, numbers_of
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import in_memory
-from redist.pgas.tiles.layouts import dtype_of, make_type, with_dtype
+from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import new_tile
@@ -99,7 +99,7 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Any:
     check_arrays("digitize", near)
     if near is x and number_kind(x.dtype) == "c":
         raise ArgumentTypeError(f"cannot use {x.type} in digitize: need real numbers")
-    edges = bins if isinstance(bins, Tiled) else _numbers(bins, "digitize")
+    edges = bins if isinstance(bins, Tiled) else numbers_of(bins, "digitize")
     if edges.ndim != 1:
         raise ArgumentError(f"cannot use edges of shape {edges.shape} in digitize: need one dim")
     side, n = "left" if right else "right", edges.shape[0]
@@ -147,7 +147,7 @@ def isin(
             raise ArgumentTypeError(f"cannot use {x2.type} as values in isin: need real numbers")
         values: Any = sort(x2 if x2.ndim == 1 else reshape(x2, (x2.size,)))
     else:
-        values = _exact(np.unique(_numbers(x2, "isin")), x1.dtype)
+        values = _exact(np.unique(numbers_of(x2, "isin")), x1.dtype)
     ends = (searchsorted(values, x1, side=side) for side in ("right", "left"))
     found = apply(np.greater, apply(np.subtract, *ends), 0)
     if number_kind(promote(x1.dtype, values.dtype)) in "fc":
@@ -165,25 +165,6 @@ def _exact(values: Tile, dtype: np.dtype[Any]) -> Tile:
         min(info.max, np.iinfo(values.dtype).max),
     )
     return values[(values >= least) & (values <= most)].astype(dtype)
-
-
-def _numbers(values: Any, name: str) -> Tile:
-    """Numbers that all ranks have alike, as an array of NumPy."""
-    given = np.asarray(values)
-    if number_kind(given.dtype) not in "biufc":
-        raise ArgumentTypeError(
-            f"cannot use {kind_of_value(values)} in {name}: need numbers, a list or an array of them"
-        )
-    return given
-
-
-def beside(x: T, values: Any, name: str) -> T:
-    """**Local.** Values over the ranks of an array: global ones as they are, others whole on every rank."""
-    if isinstance(values, Tiled):
-        return values  # type: ignore[return-value]
-    given = _numbers(values, name)
-    t = make_type(x.mesh, dtype_of(given.dtype), given.shape, ((),) * given.ndim)
-    return x.new(t, None if x.tile is None else x.memory.asarray(given))
 
 
 def _count_in_tiles(x1: T, x2: T, side: Any) -> T:

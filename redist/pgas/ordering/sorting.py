@@ -30,6 +30,8 @@ from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.ranks.world import Comm
 from redist.text.units import ceil_div
 
@@ -71,7 +73,7 @@ def find_splitters(
         message[0] = len(still) > 0
         for r, k in still.tolist():
             at = _sample_places(int(lo[r, k, me]), int(hi[r, k, me]), n)
-            shown[r, k, : len(at)] = rows[r, at]
+            shown[r, k, : len(at)] = values_at(rows[r], at)
         told = traffic().tell_all(comm, message)
         received += told.nbytes - message.nbytes
         if not told[:, 0].any():
@@ -82,6 +84,11 @@ def find_splitters(
         seen = seen.reshape(len(members), *shape)
         for r, k in still.tolist():
             _narrow(lo[r, k], hi[r, k], int(targets[k]), seen[:, r, k])
+
+
+def values_at(row: Any, places: Ints) -> Tile:
+    """**Local.** Some values of a row, which may lie on a GPU, in memory."""
+    return to_host(row[to_device(places)]) if is_device(row) else row[places]
 
 
 def samples(size: int, members: int) -> int:
@@ -248,16 +255,34 @@ class SortGroup:
 @lru_cache(maxsize=1024)
 def group_of(t: ArrayType, dim: int, rank: int) -> SortGroup:
     """The group of a rank; outside the mesh, that of its first device."""
+    edges = t.cut(dim).edges()
+    return SortGroup(holders_of_rows(t, (dim,), rank)[0], edges[:-1], np.diff(edges))
+
+
+@lru_cache(maxsize=1024)
+def holders_of_rows(t: ArrayType, dims: tuple[int, ...], rank: int) -> tuple[list[int], Ints]:
+    """The ranks that hold the rest of a rank's rows along some dims, and how many elements of each.
+
+    They come in the order of their tiles. For a rank outside the mesh, those of its first device.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> holders, sizes = holders_of_rows(ArrayType.parse("f32[5{x}, 8{y}]", Mesh(x=2, y=2)), (0,), 3)
+    >>> holders, sizes.tolist()
+    ([1, 3], [3, 2])
+    """
     cells = grid(t)
     idle = [part for part in refined_parts(t.mesh, t.used) if not any(map(part.inside, t.used))]
-    others = np.delete(cells.index, dim, axis=1)
+    others = np.delete(cells.index, dims, axis=1)
     keys = np.column_stack([others, coordinates(t.mesh, idle)])
     ranks = t.mesh.rank_array()
     row = int(np.argmax(ranks == rank))
     (together,) = np.nonzero((keys == keys[row]).all(axis=1))
-    together = together[np.argsort(cells.index[together, dim])]
-    edges = t.cut(dim).edges()
-    return SortGroup(ranks[together].tolist(), edges[:-1], np.diff(edges))
+    own = cells.index[together][:, list(dims)]
+    order = np.lexsort(own.T[::-1])
+    sizes = np.ones(len(together), np.int64)
+    for dim, places in zip(dims, own[order].T, strict=True):
+        sizes *= np.diff(t.cut(dim).edges())[places]
+    return ranks[together[order]].tolist(), sizes
 
 
 def _sort_cut(

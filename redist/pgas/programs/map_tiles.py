@@ -9,10 +9,9 @@ import numpy as np
 
 from redist.errors import ArgumentError, ArgumentTypeError, GradientError, ShapeError
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import tile_index
 from redist.pgas.gradients.rules.table import Owed, rule
 from redist.pgas.kinds import dtype_asked, number_kind
-from redist.pgas.shapes.shift import roll
+from redist.pgas.shapes.halo import with_halo
 from redist.pgas.tiles.arguments import check_arrays, dim_of, dims_of, kind_of_value
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.devices import check_alike
@@ -24,8 +23,6 @@ from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import shared
 from redist.text.call_site import calling_line
 from redist.text.units import parse_bytes
-
-WRAP = "wrap"
 
 
 @left_alone
@@ -69,7 +66,7 @@ def map_tiles(
     operands = _side_by_side(arrays, whole)
     first = operands[0]
     reach = {dim_of(dim, first.ndim): n for dim, n in (halo or {}).items()}
-    tiles = [_with_halo(x, reach, edges) for x in operands]
+    tiles = [with_halo(x, reach, edges) for x in operands]
     kind = first.dtype if dtype is None else dtype_asked(dtype)
     t = with_dtype(first.type, dtype_of(kind))
     _say_room(operands, [t], n_bytes)
@@ -208,66 +205,3 @@ def _read_only(tile: Tile) -> Tile:
     view = tile.view()
     view.flags.writeable = False
     return view
-
-
-def _with_halo(x: Tiled, reach: Mapping[int, int], edges: float | str) -> Tile | None:
-    """**Collective.** The tile of an array with parts of its neighbours' on both sides of some dims."""
-    t, tile = x.type, x.tile
-    for dim, n in reach.items():
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise ArgumentError(
-                f"cannot reach {n!r} elements far along dim {dim}: need an int >= 0"
-            )
-        sizes = np.diff(t.cut(dim).edges())
-        if sizes.min(initial=n) < n:
-            raise ArgumentError(
-                f"cannot reach {n} elements far along dim {dim} of {t}: a tile has {sizes.min()}"
-            )
-    grown = list(t.shape)
-    for dim, n in reach.items():
-        if n:
-            tile = _reach_along(x, tile, tuple(grown), dim, n, edges)
-            grown[dim] += 2 * n * t.cuts[dim]
-    return tile
-
-
-def _reach_along(
-    x: Tiled, tile: Tile | None, shape: tuple[int, ...], dim: int, n: int, edges: float | str
-) -> Tile | None:
-    """**Collective.** A tile and ``n`` slices of each neighbour along a dim.
-
-    ``shape`` is that of all tiles together, with what they reach along other dims: corners come along.
-    """
-    t = x.type
-    before = (slice(None),) * dim
-    ends = (
-        slice(-n, None),
-        slice(n),
-    )  # the last slices go to the next tile, the first to the one before
-    slabs = []
-    for end, shift in zip(ends, (1, -1), strict=True):
-        slab = None if tile is None else tile[(*before, end)]
-        slabs.append(_from_neighbour(x, slab, shape, dim, n, shift))
-    if tile is None:
-        return None
-    index = tile_index(t, x.comm.rank)[dim]
-    if edges != WRAP:
-        slabs = [
-            np.full_like(slab, edges) if index == last else slab
-            for slab, last in zip(slabs, (0, t.cuts[dim] - 1), strict=True)
-        ]
-    return np.concatenate([slabs[0], tile, slabs[1]], axis=dim)
-
-
-def _from_neighbour(
-    x: Tiled, slab: Tile | None, shape: tuple[int, ...], dim: int, n: int, shift: int
-) -> Any:
-    """**Collective.** The slab of the tile before (shift 1) or behind (-1), as the ends were joined."""
-    t = x.type
-    if t.cuts[dim] == 1:
-        return slab
-    sizes = (t.cuts[dim], *shape[:dim], n, *shape[dim + 1 :])
-    dims = (t.dims[dim], *t.dims[:dim], (), *t.dims[dim + 1 :])
-    own = None if slab is None else x.memory.contiguous(slab[np.newaxis])
-    rolled = roll(x.new(ArrayType(t.mesh, t.dtype, sizes, dims), own), shift, axis=0)
-    return None if rolled.tile is None else rolled.tile[0]

@@ -8,6 +8,9 @@ from redist.pgas.statistics.without_nan import (
     nanmean,
     nanmedian,
     nanmin,
+    nanpercentile,
+    nanprod,
+    nanquantile,
     nanstd,
     nansum,
     nanvar,
@@ -15,5 +18,6 @@ from redist.pgas.statistics.without_nan import (
 
 __all__ = [
     "average", "bincount", "corrcoef", "cov", "histogram", "median", "nanmax", "nanmean",
-    "nanmedian", "nanmin", "nanstd", "nansum", "nanvar", "percentile", "ptp", "quantile",
+    "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+    "percentile", "ptp", "quantile",
 ]  # fmt: skip

@@ -14,13 +14,16 @@ from redist.pgas.conversion import asarray
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.global_array import Array
-from redist.pgas.kinds import number_kind
+from redist.pgas.kinds import number_kind, promote
 from redist.pgas.tiles.arguments import check_arrays, takes_array
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.devices import check_alike, kind_of
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_device
+from redist.runtime.cuda.loops import functions_for
 
 
 class Histogram(NamedTuple):
@@ -33,7 +36,6 @@ class Histogram(NamedTuple):
 @in_f32
 @asked
 @takes_array
-@in_memory
 def histogram(
     x: Array, /, bins: int | Sequence[float] = 10, *, range: tuple[float, float] | None = None,
     density: bool = False, weights: Array | None = None,
@@ -50,8 +52,9 @@ def histogram(
     own = None if weights is None else _beside("histogram", x, weights)
     dtype = np.dtype(np.int64) if own is None else _counted_dtype(own.dtype)
     tile = None if own is None else own.tile
-    hist = _counted(x, len(edges) - 1, dtype, _write_histogram, spread, tile)
-    made = asarray(edges, type=_whole(x, edges.shape, edges.dtype), comm=x.comm)
+    hist = _counted(x, len(edges) - 1, dtype, _write_histogram, spread, edges, tile)
+    t = _whole(x, edges.shape, edges.dtype)
+    made = asarray(edges, type=t, comm=x.comm, device=kind_of(x))
     if density:
         widths = apply(np.subtract, made[1:], made[:-1])
         hist = resolve_pending(hist)
@@ -92,16 +95,33 @@ def _edges(x: Array, bins: Any, ends: Any) -> tuple[Any, Tile]:
     return (int(bins), ends), np.histogram_bin_edges(np.empty(0, kind), int(bins), ends)
 
 
-def _write_histogram(out: Tile, values: Tile, spread: Any, weights: Tile | None) -> None:
+def _write_histogram(
+    out: Tile, values: Tile, spread: Any, edges: Tile, weights: Tile | None
+) -> None:
     bins, ends = spread
     given = values.view(np.uint8) if values.dtype == np.bool_ else values
-    out[...] = np.histogram(given, bins, ends, weights=weights)[0]
+    if is_device(given):
+        out[...] = _histogram_on_gpu(given, to_device(edges), weights)
+    else:
+        out[...] = np.histogram(given, bins, ends, weights=weights)[0]
+
+
+def _histogram_on_gpu(values: Tile, edges: Tile, weights: Tile | None) -> Tile:
+    """**Local.** Counts between edges, the last of which belongs to the last bin, as NumPy's."""
+    xp, n = functions_for(values), len(edges) - 1
+    kind = promote(values.dtype, edges.dtype)
+    values, edges = values.reshape(-1).astype(kind), edges.astype(kind)
+    at = xp.searchsorted(edges, values, side="right") - 1
+    at = xp.where(values == edges[-1:], n - 1, at)
+    at = xp.where(
+        (values >= edges[:1]) & (values <= edges[-1:]), at, n
+    )  # what lies outside comes last
+    return _bincount(at, None if weights is None else weights.reshape(-1), n + 1)[:n]
 
 
 @in_f32
 @asked
 @takes_array
-@in_memory
 def bincount(x: Array, /, weights: Array | None = None, minlength: int = 0) -> Array:
     """**Collective.** Count each integer from 0 on in an array of one dim, or add up the weights of each.
 
@@ -124,8 +144,18 @@ def bincount(x: Array, /, weights: Array | None = None, minlength: int = 0) -> A
 
 
 def _write_counts(out: Tile, values: Tile, weights: Tile | None) -> None:
-    given = values.astype(np.int64, copy=False)
-    out[...] = np.bincount(given, weights=weights, minlength=len(out))
+    out[...] = _bincount(values.astype(np.int64, copy=False), weights, len(out))
+
+
+def _bincount(values: Tile, weights: Tile | None, n: int) -> Tile:
+    """**Local.** Counts, or sums of weights, where the values lie."""
+    count = functions_for(values).bincount
+    if weights is None or number_kind(weights.dtype) != "c":
+        counts: Tile = count(values, weights=weights, minlength=n)
+        return counts
+    return count(values, weights=weights.real, minlength=n) + 1j * count(
+        values, weights=weights.imag, minlength=n
+    )
 
 
 def _counted(
@@ -155,6 +185,7 @@ def _whole(x: Tiled, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayType:
 def _beside(name: str, x: Array, weights: Any) -> Array:
     """**Collective** if they must move. Weights that lie as the values do."""
     check_arrays(name, weights)
+    check_alike(name, x, weights)
     if weights.shape != x.shape:
         raise ArgumentError(
             f"cannot use weights of shape {weights.shape} in {name} of shape {x.shape}: need the same shape"

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from redist.errors import ArgumentError
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.kinds import number_kind
 from redist.pgas.methods import correction_of
 from redist.pgas.ordering.sorting import sort
-from redist.pgas.shapes.permute import expand_dims, squeeze
+from redist.pgas.shapes.permute import expand_dims, moveaxis, squeeze
 from redist.pgas.shapes.take import take_along_axis
 from redist.pgas.statistics.averages import along_one
-from redist.pgas.statistics.quantiles import median
+from redist.pgas.statistics.quantiles import (
+    WHOLE,
+    beside,
+    median,
+    method_of,
+    mix,
+    places_of,
+    quantile_at,
+    shares_of,
+)
 from redist.pgas.tiles.arguments import Axis, takes_array
 from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.move import resolve_pending
+from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.tiled import T
 
 
@@ -30,6 +43,18 @@ def nansum(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     A copy of the values is made on the way, as by all functions here.
     """
     return reductions.sum(_filled(resolve_pending(x), 0), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+@in_f32
+@takes_array
+def nanprod(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
+    """The product over dims without NaN; 1 where all values are NaN.
+
+    ``pgas.nanprod(a, axis=0)``.
+    """
+    return reductions.prod(
+        _filled(resolve_pending(x), 1), axis=axis, dtype=dtype, keepdims=keepdims
+    )
 
 
 @in_f32
@@ -120,6 +145,59 @@ def nanmedian(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     out = astype(apply(np.multiply, apply(np.add, *two), 0.5), x.dtype, copy=False)
     out = squeeze(out, dim)
     return expand_dims(out, axis=dims) if keepdims else out
+
+
+@in_f32
+@takes_array
+@in_memory
+def nanquantile(
+    x: T, q: Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
+) -> T:
+    """**Collective** if a dim is cut. As :func:`pgas.quantile`, without NaN; NaN where all values are.
+
+    ``pgas.nanquantile(a, [0.1, 0.9], axis=0)``. It takes the memory of :func:`sort`: a
+    sorted copy, and as much on the way.
+    """
+    return _nanquantile(x, q, shares_of(x, q, 1), axis, method_of(method, q), keepdims)
+
+
+@in_f32
+@takes_array
+@in_memory
+def nanpercentile(
+    x: T, q: Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
+) -> T:
+    """**Collective** if a dim is cut. As :func:`nanquantile`, with shares in percent."""
+    return _nanquantile(x, q, shares_of(x, q, 100), axis, method_of(method, None), keepdims)
+
+
+def _nanquantile(x: T, q: Any, shares: Any, axis: Axis, method: str, keepdims: bool) -> T:
+    x = resolve_pending(x)
+    if not _can_be_nan(x):
+        return quantile_at(x, shares, axis, method, keepdims)
+    shape, (x, dim, dims) = x.shape, along_one(x, axis)
+    if x.shape[dim] == 0:
+        raise ArgumentError("cannot take quantiles of nothing: a dim has size 0")
+    ordered = sort(x, axis=dim)  # NaN come last
+    n = astype(resolve_pending(_count(x, dim, True)), shares.dtype)
+    some = beside(n, shares.reshape(-1), dim)
+    found = places_of(n, some, method, LIKE_NUMPY)
+    share = astype(found.share, shares.dtype, copy=False)
+    low, high = (
+        take_along_axis(ordered, astype(at, np.int64), axis=dim) for at in (found.low, found.high)
+    )
+    out = low if method in WHOLE else mix(low, high, share, apply(np.subtract, 1.0, share))
+    out = moveaxis(out, dim, 0)
+    rest = (1 if i in dims else m for i, m in enumerate(shape)) if keepdims else out.shape[1:]
+    return reshape(out, (*shares.shape, *rest))
+
+
+LIKE_NUMPY = SimpleNamespace(
+    **{
+        name: partial(apply, getattr(np, name))
+        for name in ("ceil", "floor", "round", "where", "minimum", "maximum")
+    }
+)
 
 
 def _can_be_nan(x: T) -> bool:

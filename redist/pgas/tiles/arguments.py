@@ -1,4 +1,4 @@
-"""Arguments of functions: which dims an ``axis`` names, and that operands are global arrays."""
+"""Arguments of functions: which dims an ``axis`` names, that operands are global arrays, or go with one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
+import numpy as np
+
 from redist.errors import ArgumentTypeError, DimError, RequestError
+from redist.pgas.kinds import number_kind
+from redist.pgas.tiles.layouts import dtype_of, make_type
 from redist.pgas.tiles.move import as_plain, paid
-from redist.pgas.tiles.tiled import Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled
 
 Axis = int | Sequence[int] | None
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,3 +106,22 @@ def kind_of_value(x: Any) -> str:
     if name == "ndarray":
         return f"a NumPy array of shape {x.shape}"
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def numbers_of(values: Any, name: str) -> Tile:
+    """Numbers that all ranks have alike, as an array of NumPy."""
+    given = np.asarray(values)
+    if number_kind(given.dtype) not in "biufc":
+        raise ArgumentTypeError(
+            f"cannot use {kind_of_value(values)} in {name}: need numbers, a list or an array of them"
+        )
+    return given
+
+
+def beside(x: T, values: Any, name: str) -> T:
+    """**Local.** Values over the ranks of an array: global ones as they are, others whole on every rank."""
+    if isinstance(values, Tiled):
+        return values  # type: ignore[return-value]
+    given = numbers_of(values, name)
+    t = make_type(x.mesh, dtype_of(given.dtype), given.shape, ((),) * given.ndim)
+    return x.new(t, None if x.tile is None else x.memory.asarray(given))

@@ -35,8 +35,8 @@ SMOOTH_NAMES: dict[str, Callable[[Any], Any]] = {
         for name in (
             "abs acos asin asinh atan atanh concat conj cos cosh cumulative_prod exp expm1 log log1p log2 "
             "log10 max mean median min negative positive prod ptp real reciprocal sin sinh sort sqrt square "
-            "std sum tan tanh tril triu var flip matrix_transpose nanmax nanmean nanmedian nanmin nanstd "
-            "nansum nanvar nan_to_num cov corrcoef diff squeeze expand_dims average asarray array "
+            "std sum tan tanh tril triu var flip matrix_transpose nanmax nanmean nanmedian nanmin nanprod "
+            "nanstd nansum nanvar nan_to_num cov corrcoef diff squeeze expand_dims average asarray array "
             "from_dlpack imag"
         ).split()
     },
@@ -65,7 +65,12 @@ SMOOTH_NAMES: dict[str, Callable[[Any], Any]] = {
     "matmul": lambda x: xp.matmul(x, _tall(x)),
     "meshgrid": lambda x: xp.meshgrid(x[0], x[1])[0],
     "moveaxis": lambda x: xp.moveaxis(x, 0, 1),
+    "convolve": lambda x: xp.convolve(xp.reshape(x, (-1,)), x[0], mode="same"),
+    "nanpercentile": lambda x: xp.nanpercentile(x, 30),
+    "nanquantile": lambda x: xp.nanquantile(x, 0.3, axis=1),
+    "pad": lambda x: xp.pad(x, ((2, 1), (0, 3)), "reflect"),
     "percentile": lambda x: xp.percentile(x, 30),
+    "topk": lambda x: xp.topk(x, 2, axis=0).values,
     "quantile": lambda x: xp.quantile(x, 0.3, axis=1),
     "permute_dims": lambda x: xp.permute_dims(x, (1, 0)),
     "repeat": lambda x: xp.repeat(x, [1, 0, 3], axis=0),

@@ -160,6 +160,13 @@ def _average(of: Operands) -> tuple[list[Any], Call]:
     return [x, w], lambda m, x, w: m.average(x, axis=axis, weights=w)
 
 
+WHOLE = ["lower", "higher", "nearest", "inverted_cdf", "closest_observation"]
+METHODS_OF_QUANTILES = [
+    "linear", "linear", *WHOLE, "midpoint", "averaged_inverted_cdf", "interpolated_inverted_cdf", "hazen",
+    "weibull", "median_unbiased", "normal_unbiased",
+]  # fmt: skip
+
+
 def _quantile(name: str, whole: int) -> Case:
     def case(of: Operands) -> tuple[list[Any], Call]:
         x = of.values(of.filled(1), of.one_of(("i4", "f8")), of.rng.random() < 0.8)
@@ -168,11 +175,55 @@ def _quantile(name: str, whole: int) -> Case:
         q: Any = of.one_of([0.5, 0.3, 0, 1.0, [0.0, 0.25, 1.0], [[0.1], [0.9]]])
         q = (np.asarray(q) * whole).tolist()
         axis: Any = of.one_of([None, of.axis(x.shape), tuple(range(x.ndim))])
-        how = of.one_of(["linear", "lower", "higher", "midpoint"])
-        keep = bool(of.rng.integers(2))
-        return [x], lambda m, x: getattr(m, name)(x, q, axis=axis, method=how, keepdims=keep)
+        how = of.one_of(METHODS_OF_QUANTILES)
+        if how not in ("linear", *WHOLE) and np.asarray(q).dtype.kind == "i":
+            q = float(q)  # else NumPy rounds what lies between to whole numbers, by some methods
+        keep, by = bool(of.rng.integers(2)), _by(of)
+        if name.startswith("nan") and x.dtype.kind == "f":
+            x = np.where(of.rng.random(x.shape) < 0.3, np.nan, x)
+        given: Given = {"axis": axis, "method": how, "keepdims": keep}
+        return [x], lambda m, x: getattr(by(m), name)(x, q, **given)
 
     return case
+
+
+def _topk(of: Operands) -> tuple[list[Any], Call]:
+    """Beside NumPy's stable sort; few different values, so that many are equal."""
+    kind = of.one_of(REAL)
+    x = np.resize(np.append(_some(of, kind), np.asarray([1], kind)), of.filled(1))
+    axis, largest = of.axis(x.shape), bool(of.rng.integers(2))
+    k = int(of.rng.integers(x.shape[axis] + 1))
+
+    def call(m: Any, x: Any) -> Any:
+        if m is not np:
+            return tuple(m.topk(x, k, axis=axis, largest=largest))
+        n, rows = x.shape[axis], np.flip(x, axis) if largest else x
+        order = np.argsort(rows, axis, kind="stable")
+        order = n - 1 - np.flip(order, axis) if largest else order
+        order = np.take(order, np.arange(k), axis)
+        return np.take_along_axis(x, order, axis), order
+
+    return [x], call
+
+
+def _pad(of: Operands) -> tuple[list[Any], Call]:
+    x = of.values(of.filled(1), of.one_of(ALL))
+    mode, by = of.one_of(["constant", "edge", "reflect", "symmetric", "wrap"]), _by(of)
+    each = [tuple(int(n) for n in of.rng.integers(0, 4, 2)) for _ in x.shape]
+    widths = of.one_of([each, 2, (1, 3), {of.axis(x.shape): 12}])
+    values: Any = of.one_of([0, (1, 0)])
+    given: Given = {"constant_values": values} if mode == "constant" else {}
+    return [x], lambda m, x: by(m).pad(x, widths, mode, **given)
+
+
+def _convolve(of: Operands) -> tuple[list[Any], Call]:
+    kind = of.one_of(("i4", "f4", "f8", "c16"))
+    x, w = (of.values((n * m,), kind, True) for n, m in zip(of.filled(2, 2), (20, 9), strict=True))
+    x, w = ((one % 100 if kind == "i4" else one) for one in (x, w))
+    mode, by = of.one_of(["full", "same", "valid"]), _by(of)
+    if of.rng.random() < 0.3:
+        return [x], lambda m, x: by(m).convolve(w, x, mode=mode)
+    return [x, w], lambda m, x, w: by(m).convolve(x, w, mode=mode)
 
 
 def _nan(name: str, kinds: tuple[str, ...]) -> Case:
@@ -398,8 +449,10 @@ STATISTICS: dict[str, Case] = {
     "median": _with_namespace(lambda m, x, axis, keep: m.median(x, axis=axis, keepdims=keep), SMALL),
     "ptp": _with_namespace(lambda m, x, axis, keep: m.ptp(x, axis=axis, keepdims=keep), SMALL),
     "quantile": _quantile("quantile", 1), "percentile": _quantile("percentile", 100),
+    "nanquantile": _quantile("nanquantile", 1), "nanpercentile": _quantile("nanpercentile", 100),
+    "topk": _topk, "pad": _pad, "convolve": _convolve,
     "average": _average, "cov": _cov("cov"), "corrcoef": _cov("corrcoef"), "histogram": _histogram,
-    **{f"nan{name}": _nan(f"nan{name}", (*SMALL, "c16")) for name in ("sum", "mean", "std", "var")},
+    **{f"nan{name}": _nan(f"nan{name}", (*SMALL, "c16")) for name in ("sum", "prod", "mean", "std", "var")},
     **{f"nan{name}": _nan(f"nan{name}", SMALL) for name in ("max", "min", "median")},
     "bincount": _bincount, "diag": _diag, "isclose": _near,
     "isin": _isin, "digitize": _digitize, "nan_to_num": _nan_to_num, "np.searchsorted": _search_in,
@@ -474,7 +527,8 @@ FUNCTIONS: dict[str, Case] = {
 
 ROUGH = {
     ".sum", ".prod", ".mean", ".std", ".var", ".cumsum", ".cumprod", ".trace", ".dot", "average", "cov",
-    "corrcoef", "histogram", "bincount", "nansum", "nanmean", "nanstd", "nanvar", "nanmedian",
+    "corrcoef", "histogram", "bincount", "nansum", "nanprod", "nanmean", "nanstd", "nanvar", "nanmedian",
+    "nanquantile", "nanpercentile", "convolve",
     "median", "quantile", "percentile", "np.mean", "np.std", "np.sum",
     "np.cumsum", "np.dot", "np.inner", "np.vdot", "np.outer", "np.tensordot", "np.einsum", "np.linalg.norm",
     "np.linalg.norm 1", "np.linalg.svd", "np.fft.fft", "np.fft.rfft2", "np.cov", "np.median", "np.histogram",

@@ -20,14 +20,30 @@ REAL = RNG.normal(size=(13, 5))
 COMPLEX = REAL + 1j * RNG.normal(size=(13, 5))
 COUNTS = RNG.integers(0, 6, 13)
 
+
+def _best(m: Any, a: Any, axis: int) -> Any:
+    """The three largest along a dim."""
+    return -np.sort(-a, axis=axis)[:3, :3] if m is np else m.topk(a, 3, axis=axis).values[:3, :3]
+
+
 CALLS: dict[str, Callable[..., Any]] = {
     "median": lambda m, a, c, n: m.median(a, axis=0),
     "quantile": lambda m, a, c, n: m.quantile(a, [0.2, 0.5], axis=0),
+    "quantile of all": lambda m, a, c, n: m.quantile(a, 0.3, method="hazen"),
+    "median of truth": lambda m, a, c, n: m.median(a > 0, axis=0),
+    "nanquantile": lambda m, a, c, n: m.nanquantile(m.where(a > 0, a, m.nan), 0.3, axis=0),
+    "topk": lambda m, a, c, n: _best(m, a, 0),
+    "topk of rows": lambda m, a, c, n: _best(m, a, 1),
+    "pad": lambda m, a, c, n: m.pad(a, ((1, 2), (0, 1)), "reflect"),
+    "pad with numbers": lambda m, a, c, n: m.pad(a, 2, constant_values=3.0),
+    "convolve": lambda m, a, c, n: m.convolve(a[:, 0], [1.0, 2.0, 0.5], mode="same"),
     "cov": lambda m, a, c, n: m.cov(a, rowvar=False),
     "corrcoef": lambda m, a, c, n: m.corrcoef(c, rowvar=False),
     "histogram": lambda m, a, c, n: m.histogram(a, 5)[0],
     "density": lambda m, a, c, n: m.histogram(a, 5, density=True)[0],
+    "histogram with weights": lambda m, a, c, n: m.histogram(a, [-1.0, 0.0, 0.5], weights=a * a)[0],
     "bincount": lambda m, a, c, n: m.bincount(n),
+    "bincount with weights": lambda m, a, c, n: m.bincount(n, a[:, 0], minlength=9),
     "average": lambda m, a, c, n: m.average(a, axis=0, weights=a * a),
     "ptp": lambda m, a, c, n: m.ptp(a, axis=1),
     "nanmean": lambda m, a, c, n: m.nanmean(m.where(a > 0, a, m.nan), axis=0),

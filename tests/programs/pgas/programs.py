@@ -21,14 +21,17 @@ from mpi4py import MPI
 from redist import CaptureError, RedistError, pgas
 from redist.pgas.global_array import Array
 from redist.runtime.cuda.arrays import to_host
-from tests.programs.pgas.calls import CASES, Operands
+from tests.programs.pgas.calls import CASES as STANDARD
+from tests.programs.pgas.calls import Operands
 from tests.programs.pgas.drawing import Draw, xp
+from tests.programs.pgas.numpy_calls import STATISTICS
 from tests.programs.together import all_well, main
 from tests.tiers import THOROUGH
 
+CASES = {**STANDARD, **STATISTICS}
 REFUSED = {
     "unique_all", "unique_inverse", "nonzero", "compress", "__bool__", "__int__", "__float__", "__complex__",
-    "__index__", "__contains__", "__array__",
+    "__index__", "__contains__", "__array__", "bincount", "histogram", "cov",
 }  # fmt: skip
 """Functions whose result depends on values: no program has them."""
 

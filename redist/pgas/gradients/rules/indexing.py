@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from redist.pgas.gradients.cotangents import full
 from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
 from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.adding import add_along, add_at
 from redist.pgas.indexing.boolean import compress
 from redist.pgas.ordering.searching import searchsorted
 from redist.pgas.ordering.sorting import argsort, sort
+from redist.pgas.ordering.topk import topk
 from redist.pgas.shapes.take import take, take_along_axis
 from redist.pgas.tiles.tiled import Tiled
 
@@ -63,6 +65,15 @@ def _add_at(g: Any, y: Any, values: Any, key: Any, shape: Any) -> Any:
 @rule_of_one(add_along)
 def _add_along(g: Any, y: Any, values: Any, indices: Any, dim: int, n: int) -> Any:
     return take_along_axis(g, indices, axis=dim)
+
+
+@rule(topk)
+def _topk(owed: Owed) -> list[Any]:
+    """Each value goes back to where it stood."""
+    x, *_ = owed.args
+    dim = owed.options.get("axis", -1) % x.ndim
+    g = full(owed.g.values, owed.y.values.shape)
+    return [add_along(g, owed.y.indices, dim, x.shape[dim])]
 
 
 @rule_of_one(sort)

@@ -21,6 +21,7 @@ from redist.pgas.kinds import F32, is_half
 from redist.pgas.linalg.powers import cross
 from redist.pgas.products.contract import contract
 from redist.pgas.products.contract_layout import Labels, sizes_of
+from redist.pgas.products.convolve import lags, slide
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.tiles.layouts import dtype_of
 
@@ -70,6 +71,25 @@ def _cross(owed: Owed) -> list[Any]:
     return [
         unstretched(cross(*two, axis=axis), x.shape, owed.y.shape) if i in owed.needed else None
         for i, (x, two) in enumerate(pairs)
+    ]
+
+
+@rule(slide)
+def _slide(owed: Owed) -> list[Any]:
+    """Of sums of ``w[k] x[i - k]``: for x those of ``w[k] g[i + k]``, for w :func:`lags` of x and g."""
+    (x, w, ahead), g = owed.args, owed.whole
+    return [
+        slide(g, w, not ahead) if 0 in owed.needed else None,
+        lags(*((g, x) if ahead else (x, g)), w.size) if 1 in owed.needed else None,
+    ]
+
+
+@rule(lags)
+def _lags(owed: Owed) -> list[Any]:
+    (x, g, _), h = owed.args, owed.whole
+    return [
+        slide(g, h, True) if 0 in owed.needed else None,
+        slide(x, h, False) if 1 in owed.needed else None,
     ]
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from redist.pgas import reductions
 from redist.pgas.creation import full_like
 from redist.pgas.elementwise.apply import astype
-from redist.pgas.elementwise.binary import logical_and, multiply, where
+from redist.pgas.elementwise.binary import logical_and, maximum, multiply, where
 from redist.pgas.gradients.recorder import back_through
 from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
 from redist.pgas.indexing import dispatch
+from redist.pgas.ordering.selecting import values_in_order
 from redist.pgas.reductions.reduce import reduce
 from redist.pgas.shapes.join import concat
 from redist.pgas.shapes.permute import expand_dims
@@ -75,6 +76,19 @@ def _cumulative_prod(
         return x
 
     return back_through(scan, x if dtype is None else astype(x, dtype), g)
+
+
+@rule_of_one(values_in_order)
+def _values_in_order(g: Any, y: Any, x: Any, places: Any, dims: Any) -> Any:
+    """What a place owes is shared among the elements that are equal to its value, as of an extreme."""
+    total = None
+    for k in range(len(places)):
+        value, owed = (expand_dims(dispatch.get(one, k), axis=dims) for one in (y, g))
+        best = astype(x == value, x.dtype)
+        n = maximum(reductions.sum(best, axis=dims, keepdims=True), 1.0)  # NaN equals nothing
+        part = owed / n * best
+        total = part if total is None else total + part
+    return total
 
 
 def _behind(x: Any, dim: int, n: int) -> Any:
