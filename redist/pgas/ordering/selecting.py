@@ -107,7 +107,6 @@ def _find_values(
 ) -> tuple[Tile | None, int]:
     """**Collective.** The values of rows of which several ranks hold parts, on all of these."""
     members, sizes = holders_of_rows(x.type, dims, x.comm.rank)
-    is_member = x.tile is not None
     rows = np.empty((0, 0), x.dtype) if x.tile is None else _sorted_rows(_as_rows(x.tile, dims))
     most_rows = math.prod(n for i, n in enumerate(x.type.tile_shape) if i not in dims)
     targets, where = np.unique(np.asarray(places, np.int64), return_inverse=True)
@@ -115,7 +114,7 @@ def _find_values(
     shown = np.zeros(
         (2, most_rows, len(targets)), x.dtype
     )  # what comes next here, and whether there is any
-    if is_member:
+    if x.tile is not None:
         n = rows.shape[1]
         for r, row_cuts in enumerate(cuts[:, :, members.index(x.comm.rank)]):
             here = row_cuts < n
@@ -123,7 +122,7 @@ def _find_values(
             shown[1, r] = here
     told = traffic().tell_all(x.comm, shown)
     received += told.nbytes - shown.nbytes
-    if not is_member:
+    if x.tile is None:
         return None, received
     values, there = told[members, 0, : len(rows)], told[members, 1, : len(rows)] != 0
     values = np.where(there, values, _last(x.dtype))
