@@ -26,7 +26,7 @@ PACKAGES: dict[str, str] = {
     ),
     "redist.pgas.programs": "passes planning limited",
     "redist.measure": "contenders results",
-    "redist.learn": "kernels near vectors cluster datasets metrics",
+    "redist.learn": "kernels near vectors cluster datasets linear_model metrics",
 }
 """The packages inside each package, lowest first."""
 
