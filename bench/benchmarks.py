@@ -65,6 +65,7 @@ OTHERS = {
     "clustering": Benchmark(
         "bench.clustering.race", ("ranks-1", "ranks-2", "memory-1", "memory-2"), needs=("sklearn",)
     ),
+    "clustering linear": Benchmark("bench.clustering.linear", ("linear",), needs=("sklearn",)),
     "clustering rivals": Benchmark("bench.clustering.rivals", ("rivals",)),
     "clustering visits": Benchmark("bench.clustering.visits", ("visits",), needs=("sklearn",)),
     "clustering gpu": Benchmark(

@@ -1,4 +1,4 @@
-"""Clustering on global arrays, with scikit-learn's names, parameters and results; it is an extra, ``learn``.
+"""Estimators on global arrays, with scikit-learn's names, parameters and results: the extra ``learn``.
 
 In an SPMD program::
 

@@ -12,10 +12,12 @@ if find_spec("sklearn") is None:
     )
 
 import inspect
+from typing import Any
 
 import sklearn.cluster
+import sklearn.linear_model
 
-from redist.learn import borrowed, cluster
+from redist.learn import borrowed, cluster, linear_model
 
 
 @pytest.mark.parametrize("name", borrowed.__all__)
@@ -23,9 +25,15 @@ def test_the_name_is_there(name: str) -> None:
     assert getattr(borrowed, name) is not None
 
 
-@pytest.mark.parametrize("name", cluster.__all__)
-def test_names_and_parameters_are_scikit_learns(name: str) -> None:
-    ours, theirs = getattr(cluster, name), getattr(sklearn.cluster, name)
+@pytest.mark.parametrize(
+    ("own", "known", "name"),
+    [
+        *((cluster, sklearn.cluster, name) for name in cluster.__all__),
+        *((linear_model, sklearn.linear_model, name) for name in linear_model.__all__),
+    ],
+)
+def test_names_and_parameters_are_scikit_learns(own: Any, known: Any, name: str) -> None:
+    ours, theirs = getattr(own, name), getattr(known, name)
     given = [inspect.signature(one).parameters for one in (ours, theirs)]
     assert list(given[0]) == list(given[1])
     assert [p.default for p in given[0].values()] == [p.default for p in given[1].values()]

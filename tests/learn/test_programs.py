@@ -1,4 +1,4 @@
-"""Clustering under mpirun, against scikit-learn and its own estimator checks: one item for every check."""
+"""Estimators under mpirun, against scikit-learn and its own estimator checks: one item for every check."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ FAMILIES = (
 def everything(slow: str = "") -> tuple[Run, ...]:
     """What runs on any number of ranks."""
     parity = (Run("learn.parity", names, slow) for names in FAMILIES)
-    names = ("frame", "primitives", "trees", "datasets", "scores", "traffic")
+    names = ("frame", "primitives", "trees", "datasets", "scores", "traffic", "linear")
     shared = (Run(f"learn.{name}", (), slow) for name in names)
     return (*shared, *parity)
 
 
 def estimator_checks() -> tuple[Run, ...]:
     """scikit-learn's own checks."""
-    return tuple(Run("learn.estimator_checks", names) for names in FAMILIES)
+    names = *FAMILIES, ("LogisticRegression",)
+    return tuple(Run("learn.estimator_checks", some) for some in names)
 
 
 ON_GPUS = ("learn.on_gpus", "learn.square_on_gpus", "learn.stay_on_gpus")
@@ -46,7 +47,7 @@ JOBS = [
     Job(3, (Run("learn.frame"), Run("learn.trees")), variables=("REDIST_PURE",)),
     Job(3, (Run("learn.array_api"),), variables=("SCIPY_ARRAY_API",)),
     Job(1, (Run("learn.gpu_lloyd"), Run("learn.gpu_loops"))),
-    *(Job(ranks, tuple(map(Run, ON_GPUS))) for ranks in (1, 2, 3)),
+    *(Job(ranks, (*map(Run, ON_GPUS), Run("learn.linear", ("on_gpus",)))) for ranks in (1, 2, 3)),
 ]
 
 

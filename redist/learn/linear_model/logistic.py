@@ -1,4 +1,4 @@
-"""LogisticRegression on global arrays: rows stay on their ranks, sums as small as the coefficients are shared."""
+"""LogisticRegression on global arrays: rows stay on their ranks, which add up small sums."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
         model.coef_                                                       # NumPy's, the same on every rank
         model.predict(x), model.score(x, y)                               # global, cut as x; a number
 
-    Coefficients are scikit-learn's up to rounding, and differ by rounding with the number of ranks. Labels in
-    ``y`` are numbers of a global array, or anything in a NumPy array or a list that is the same on all ranks.
-    ``solver="newton-cholesky"`` looks at all rows twice in each of a few iterations, and adds up the square of
-    the coefficients; ``"lbfgs"`` looks once and adds up as many numbers as there are coefficients, more often.
-    It computes in float64; rows on GPUs stay there. Other solvers, penalties of absolute values and sparse
-    rows go to scikit-learn's own ``fit`` if rows are the same on every rank, and are refused for global arrays.
+    Coefficients are scikit-learn's up to rounding, and differ by rounding with the number of ranks. Labels
+    are numbers in a global array, or anything in a NumPy array or a list that is the same on all ranks.
+
+    ``solver="newton-cholesky"`` looks at all rows twice in each of a few iterations, and ranks add up the
+    square of the number of coefficients. ``"lbfgs"`` looks once in each of many, and they add up as many
+    numbers as there are coefficients. Both compute in float64; rows on GPUs stay there.
+
+    Other solvers, penalties of absolute values and sparse rows go to scikit-learn's own ``fit`` if rows are
+    the same on every rank, and are refused for global arrays.
     """
 
     _per_row = ()
@@ -50,7 +53,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, progress: bool | None = None
     ) -> LogisticRegression:
-        """**Collective over** the communicator of ``X``. Find the coefficients for labels ``y`` of rows ``X``."""
+        """**Collective over** the communicator of ``X``. Find coefficients for labels ``y`` of rows."""
         if self._is_left_to_scikit_learn(X):
             with seeded_alike(self):
                 super().fit(X, whole_of(y), sample_weight=whole_of(sample_weight))
@@ -129,7 +132,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
         return table.reshape(-1)
 
     def decision_function(self, X: Any) -> Any:
-        """**Collective** for a global array. How far rows are on the side of each class; global, cut as ``X``."""
+        """**Collective** for a global array. How far rows are on the side of each class; cut as ``X``."""
         if not is_global(X):
             return super().decision_function(X)
         rows = self._rows_to_judge(X)
@@ -149,7 +152,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
         return rows.answer(rows.beside(self.classes_)[codes])
 
     def predict_proba(self, X: Any) -> Any:
-        """**Collective** for a global array. The chance of every class, a column for each; global, cut as ``X``."""
+        """**Collective** for a global array. The chance of every class, a column for each; cut as ``X``."""
         if not is_global(X):
             return super().predict_proba(X)
         rows = self._rows_to_judge(X)
@@ -168,7 +171,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
         return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """**Collective** for a global array. The share of rows whose class is the likeliest, by their weights."""
+        """**Collective** for a global array. The share of rows whose class is the likeliest, by weight."""
         if not is_global(X):
             return float(super().score(X, whole_of(y), sample_weight=whole_of(sample_weight)))
         rows = self._rows_to_judge(X)
@@ -194,7 +197,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
 
 
 def labels_of(rows: Rows, y: Any) -> tuple[Values, Values]:
-    """**Collective.** The labels of own rows, in memory, and the different ones of all; errors are the same."""
+    """**Collective.** The labels of own rows, in memory, and the different ones of all."""
     if not is_global(y):
         if y is None or len(whole := column_or_1d(y, warn=True)) != rows.n:
             n = None if y is None else len(whole)
@@ -202,7 +205,9 @@ def labels_of(rows: Rows, y: Any) -> tuple[Values, Values]:
         check_classification_targets(whole)
         return whole[rows.first : rows.first + len(rows.local)], np.unique(whole)
     if y.shape != (rows.n,):
-        raise ValueError(f"cannot use labels of shape {y.shape} for {rows.n} rows: need one for each")
+        raise ValueError(
+            f"cannot use labels of shape {y.shape} for {rows.n} rows: need one for each"
+        )
     own = Rows.of(y).local
     with same_error(rows.comm):
         found: Values = check_array(

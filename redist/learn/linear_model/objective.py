@@ -29,7 +29,7 @@ BLOCK_BYTES, GPU_BLOCK_BYTES = 2**20, 2**27
 
 
 class LogisticLoss:
-    """The objective of some rows; coefficients are a flat array of ``n_rows`` rows, intercepts their last column."""
+    """The objective. Coefficients are a flat array of ``n_rows`` rows, intercepts the last of each."""
 
     def __init__(
         self, rows: Rows, codes: Values, weights: Values, n_classes: int, l2: float, intercept: bool
@@ -40,9 +40,8 @@ class LogisticLoss:
         self.n = self.n_rows * self.d
         self._add_up = Totals(rows.comm, 1 + self.n)
         self._add_up_curves = Totals(rows.comm, self.n * self.n)
-        xp = functions_for(rows.local)
+        self._xp = functions_for(rows.local)
         self._total = float(Totals(rows.comm, 1)(np.array([float(weights.sum())]))[0])
-        self._xp = xp
 
     @property
     def penalised(self) -> NDArray[np.bool_]:
@@ -53,16 +52,20 @@ class LogisticLoss:
         return mask.reshape(-1)
 
     def _blocks(self) -> Iterator[tuple[Any, Any, Any]]:
-        """**Local.** Own rows in double precision with a column of ones, their codes, and their weights."""
-        rows, xp = self._rows, self._xp
-        most = GPU_BLOCK_BYTES if rows.on_gpu else BLOCK_BYTES
+        """**Local.** Own rows in double precision, their codes, and their weights."""
+        local = self._rows.local
+        most = GPU_BLOCK_BYTES if self._rows.on_gpu else BLOCK_BYTES
         step = max(256, most // (8 * self.n))
-        for at in range(0, len(rows.local), step):
+        for at in range(0, len(local), step):
             part = slice(at, at + step)
-            given = rows.local[part]
-            x = xp.ones((len(given), self.d))
-            x[:, : rows.d] = given
-            yield x, self._codes[part], self._weights[part]
+            yield local[part].astype(np.float64, copy=False), self._codes[part], self._weights[part]
+
+    def _taken_apart(self, flat: Values) -> tuple[Any, Any]:
+        """**Local.** Coefficients where the rows lie, a column for each row of theirs, and intercepts."""
+        table = flat.reshape(self.n_rows, self.d)
+        constants = table[:, -1] if self.intercept else np.zeros(self.n_rows)
+        columns = np.ascontiguousarray(table[:, : self._rows.d].T)
+        return self._rows.beside(columns), self._rows.beside(constants.copy())
 
     def _chances(self, z: Any, codes: Any) -> tuple[Any, Any]:
         """**Local.** Probabilities of the second class, or of all, and the loss of every row."""
@@ -72,7 +75,7 @@ class LogisticLoss:
             small = xp.exp(-xp.abs(z))
             chances = xp.where(z >= 0, 1.0, small) / (1 + small)
             return chances[:, None], xp.log1p(small) + xp.maximum(z, 0.0) - codes * z
-        z = z - z.max(axis=1, keepdims=True)
+        z -= z.max(axis=1, keepdims=True)
         own = z[xp.arange(len(z)), codes]
         chances = xp.exp(z)
         sums = chances.sum(axis=1)
@@ -81,17 +84,20 @@ class LogisticLoss:
 
     def value_and_gradient(self, flat: Values) -> tuple[float, Values]:
         """**Collective.** The value at some coefficients, and its gradient."""
-        w, xp = self._rows.beside(flat.reshape(self.n_rows, self.d)), self._xp
-        value, gradient = 0.0, xp.zeros((self.n_rows, self.d))
+        columns, constants = self._taken_apart(flat)
+        d, xp = self._rows.d, self._xp
+        value, gradient = xp.zeros(()), xp.zeros((self.n_rows, self.d))
         for x, codes, weights in self._blocks():
-            chances, losses = self._chances(x @ w.T, codes)
-            value = value + losses @ weights
+            chances, losses = self._chances(x @ columns + constants, codes)
+            value += losses @ weights
             if self.n_rows == 1:
                 chances[:, 0] -= codes
             else:
                 chances[xp.arange(len(x)), codes] -= 1.0
             chances *= weights[:, None]
-            gradient += chances.T @ x
+            gradient[:, :d] += chances.T @ x
+            if self.intercept:
+                gradient[:, d] += chances.sum(axis=0)
         own = np.append(float(value), to_host(gradient).reshape(-1))
         total = self._add_up(own) / self._total
         penalised = np.where(self.penalised, flat, 0.0)
@@ -100,20 +106,30 @@ class LogisticLoss:
 
     def hessian(self, flat: Values) -> Values:
         """**Collective.** The Hessian at some coefficients."""
-        w, xp, d = self._rows.beside(flat.reshape(self.n_rows, self.d)), self._xp, self.d
+        columns, constants = self._taken_apart(flat)
+        d, xp = self.d, self._xp
         curves = xp.zeros((self.n, self.n))
         for x, codes, weights in self._blocks():
-            chances = self._chances(x @ w.T, codes)[0]
+            chances = self._chances(x @ columns + constants, codes)[0]
             if self.n_rows == 1:
-                x *= xp.sqrt(chances * (1 - chances) * weights[:, None])
-                curves += x.T @ x
+                scaled = self._scaled(x, xp.sqrt(chances * (1 - chances) * weights[:, None]))
+                curves += scaled.T @ scaled
                 continue
             roots = xp.sqrt(weights)[:, None]
-            together = ((chances * roots)[:, :, None] * x[:, None, :]).reshape(len(x), self.n)
+            parts = [self._scaled(x, chances[:, k : k + 1] * roots) for k in range(self.n_rows)]
+            together = xp.concatenate(parts, axis=1)
             curves -= together.T @ together
             for k in range(self.n_rows):
-                scaled = x * (xp.sqrt(chances[:, k : k + 1]) * roots)
+                scaled = self._scaled(x, xp.sqrt(chances[:, k : k + 1]) * roots)
                 curves[k * d : (k + 1) * d, k * d : (k + 1) * d] += scaled.T @ scaled
         total = self._add_up_curves(to_host(curves)).reshape(self.n, self.n) / self._total
         total[np.diag_indices(self.n)] += np.where(self.penalised, self._l2, 0.0)
         return total
+
+    def _scaled(self, x: Any, scale: Any) -> Any:
+        """**Local.** Rows times a number each, which stands behind them if there is an intercept."""
+        made = self._xp.empty((len(x), self.d))
+        self._xp.multiply(x, scale, out=made[:, : self._rows.d])
+        if self.intercept:
+            made[:, -1:] = scale
+        return made

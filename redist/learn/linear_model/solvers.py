@@ -90,7 +90,7 @@ def solve_newton(loss: LogisticLoss, at: Values, tol: float, most: int) -> Found
 
 
 def _fixed(loss: LogisticLoss) -> NDArray[np.bool_]:
-    """Coefficients of the last class that stay: the same number added to those of all classes changes nothing."""
+    """Coefficients of the last class that stay: one number added to those of all classes changes nothing."""
     fixed = np.zeros((loss.n_rows, loss.d), bool)
     if loss.n_rows > 1:
         fixed[-1] = ~loss.penalised.reshape(loss.n_rows, loss.d)[-1]

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import sklearn.cluster
 from mpi4py import MPI
 from sklearn.utils._test_common.instance_generator import PER_ESTIMATOR_XFAIL_CHECKS
 from sklearn.utils.estimator_checks import check_estimator
@@ -21,8 +20,10 @@ COMM = MPI.COMM_WORLD
 NAMES = (
     "KMeans", "MiniBatchKMeans", "BisectingKMeans", "DBSCAN", "HDBSCAN", "OPTICS", "MeanShift",
     "AffinityPropagation", "AgglomerativeClustering", "Birch", "FeatureAgglomeration",
-    "SpectralClustering", "SpectralCoclustering", "SpectralBiclustering",
+    "SpectralClustering", "SpectralCoclustering", "SpectralBiclustering", "LogisticRegression",
 )  # fmt: skip
+PLACES = {"LogisticRegression": "linear_model"}
+"""Modules of estimators, where that is not ``cluster``."""
 SMALL: dict[str, dict[str, Any]] = {
     "KMeans": {"max_iter": 5, "n_clusters": 2, "n_init": 2},
     "MiniBatchKMeans": {"batch_size": 10, "max_iter": 5, "n_clusters": 2, "n_init": 2},
@@ -51,8 +52,12 @@ def statuses(kind: Any, options: dict[str, Any], expected: dict[str, str]) -> li
 
 def check(name: str) -> tuple[dict[str, int], list[str]]:
     """How many checks of an estimator passed, and what is other than with scikit-learn's own."""
-    kind = getattr(import_module("redist.learn.cluster"), name)
-    parent, options = getattr(sklearn.cluster, name), SMALL.get(name, {})
+    place = PLACES.get(name, "cluster")
+    kind, parent = (
+        getattr(import_module(f"{package}.{place}"), name)
+        for package in ("redist.learn", "sklearn")
+    )
+    options = SMALL.get(name, {})
     expected = PER_ESTIMATOR_XFAIL_CHECKS.get(parent, {})
     warnings.simplefilter("ignore")
     results = statuses(kind, options, expected)
