@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bench.report.figures import met, timed
 from bench.report.job import say
 from bench.report.jobs import found_by, in_one_process, on_ranks
-from bench.report.report import Row, Table, Tables
+from bench.report.report import Row, Table, Tables, Value
 
 Values = NDArray[Any]
 BLOCK = 100_000
@@ -70,7 +70,7 @@ def run(
         for one in data["rows"]:
             ours, theirs = np.array(one["ours"]), np.array(one["theirs"])
             wrong |= one["far"] > NEAR
-            row: Row = {
+            row: dict[str, Value] = {
                 "solver": one["solver"], "ranks": count, "s": float(np.median(ours)),
                 "iterations": one["n_iter"], "scikit-learn s": float(np.median(theirs)),
                 "ratio": float(np.median(ours / theirs)),
@@ -118,10 +118,10 @@ def measure_both(n: int, d: int, repeat: int) -> dict[str, Any]:
             ours: list[float] = []
             theirs: list[float] = []
             options = {"solver": solver, **TIGHT}
-            far, model = 0.0, None
+            far, model = 0.0, LogisticRegression(**options)
             for turn in range(repeat + 1):
                 comm.Barrier()
-                own, model = timed(lambda o=options: LogisticRegression(**o).fit(x, y))
+                own, model = timed(partial(LogisticRegression(**options).fit, x, y))
                 own = float(comm.allreduce(own, MPI.MAX))
                 other = 0.0
                 if comm.rank == 0:
@@ -133,7 +133,6 @@ def measure_both(n: int, d: int, repeat: int) -> dict[str, Any]:
                 if turn:  # the first makes plans and pools
                     ours.append(own)
                     theirs.append(other)
-            assert model is not None
             found.append(
                 {
                     "solver": solver, "ours": ours, "theirs": theirs, "far": far,

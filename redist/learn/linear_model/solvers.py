@@ -63,10 +63,10 @@ def solve_newton(loss: LogisticLoss, at: Values, tol: float, most: int) -> Found
     for n in range(1, most + 1):
         stage(f"iteration {n}, loss {value:.8g}")
         curves = loss.hessian(at)
-        step = _step(curves, gradient, ~fixed)
-        ahead = _search(loss, at, value, gradient, step) if isinstance(step, np.ndarray) else None
+        step, why = _step(curves, gradient, ~fixed)
+        ahead = None if why else _search(loss, at, value, gradient, step)
         if ahead is None:
-            why = step if isinstance(step, str) else "no step along it goes down"
+            why = why or "no step along it goes down"
             warnings.warn(
                 f"Newton's method found no step at iteration {n}: {why}. lbfgs goes on from here; remove "
                 "features that are combinations of others, or choose a smaller C",
@@ -107,8 +107,8 @@ def _without_shift(loss: LogisticLoss, at: Values, last: bool = False) -> Values
     return table.reshape(-1)
 
 
-def _step(curves: Values, gradient: Values, free: NDArray[np.bool_]) -> Values | str:
-    """The Newton step, or why there is none."""
+def _step(curves: Values, gradient: Values, free: NDArray[np.bool_]) -> tuple[Values, str]:
+    """The Newton step, and why there is none."""
     step = np.zeros_like(gradient)
     try:
         with warnings.catch_warnings():
@@ -117,8 +117,8 @@ def _step(curves: Values, gradient: Values, free: NDArray[np.bool_]) -> Values |
                 curves[np.ix_(free, free)], -gradient[free], check_finite=False, assume_a="sym"
             )
     except (np.linalg.LinAlgError, scipy.linalg.LinAlgWarning) as problem:
-        return f"the Hessian is singular or nearly so ({problem})"
-    return step if float(gradient @ step) <= 0 else "the Newton step goes up"
+        return step, f"the Hessian is singular or nearly so ({problem})"
+    return step, "" if float(gradient @ step) <= 0 else "the Newton step goes up"
 
 
 def _search(

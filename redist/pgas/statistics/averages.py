@@ -143,7 +143,8 @@ def _checked_weights(x: T, name: str, weights: Any) -> T:
     if number_kind(w.dtype) not in ("iu" if name == "fweights" else "biuf"):
         need = "integers" if name == "fweights" else "real numbers"
         raise ArgumentTypeError(f"cannot use {name} of {w.dtype} in cov: need {need}")
-    if bool(reductions.any(apply(np.less, w, 0))._element()):
+    known = not w.memory.is_ghost  # nobody knows the values of a program before it runs
+    if known and bool(reductions.any(apply(np.less, w, 0))._element()):
         raise ArgumentError(f"cannot use {name} below 0 in cov: weights must not be negative")
     return w
 

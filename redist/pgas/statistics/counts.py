@@ -22,7 +22,7 @@ from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.arrays import to_device
+from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.cuda.loops import functions_for
 
 
@@ -48,13 +48,18 @@ def histogram(
     x = resolve_pending(x)
     if number_kind(x.dtype) == "c":
         raise ArgumentTypeError(f"cannot make a histogram of {x.dtype}: need real numbers")
-    spread, edges = _edges(x, bins, range)
     own = None if weights is None else _beside("histogram", x, weights)
     dtype = np.dtype(np.int64) if own is None else _counted_dtype(own.dtype)
     tile = None if own is None else own.tile
-    hist = _counted(x, len(edges) - 1, dtype, _write_histogram, spread, edges, tile)
-    t = _whole(x, edges.shape, edges.dtype)
-    made = asarray(edges, type=t, comm=x.comm, device=kind_of(x))
+    spread: Any = None
+    if x.memory.is_ghost and range is None and isinstance(bins, int) and bins > 0 and x.size:
+        made = _later_edges(x, bins)
+        edges = made.tile
+    else:
+        spread, edges = _edges(x, bins, range)
+        t = _whole(x, edges.shape, edges.dtype)
+        made = asarray(edges, type=t, comm=x.comm, device=kind_of(x))
+    hist = _counted(x, made.size - 1, dtype, _write_histogram, spread, edges, tile)
     if density:
         widths = apply(np.subtract, made[1:], made[:-1])
         hist = resolve_pending(hist)
@@ -81,12 +86,8 @@ def _edges(x: Array, bins: Any, ends: Any) -> tuple[Any, Tile]:
         if number_kind(x.dtype) == "b":
             ends = int(ends[0]), int(ends[1])
     ends = (0.0, 1.0) if ends is None else tuple(ends)
-    if found and not np.isfinite(ends).all():
-        what = "nan; a[~pgas.isnan(a)] leaves it out" if np.isnan(ends).any() else "infinity"
-        raise ArgumentError(
-            f"cannot make a histogram of {x.type}: the values contain {what}; range=(low, high) counts "
-            "what lies between"
-        )
+    if found:
+        _must_be_numbers(str(x.type), ends)
     if not np.isfinite(ends).all():
         raise ArgumentError(f"cannot make a histogram from {ends[0]} to {ends[1]}: give range=")
     if ends[0] > ends[1]:
@@ -95,15 +96,45 @@ def _edges(x: Array, bins: Any, ends: Any) -> tuple[Any, Tile]:
     return (int(bins), ends), np.histogram_bin_edges(np.empty(0, kind), int(bins), ends)
 
 
+def _must_be_numbers(what: str, ends: tuple[Any, ...]) -> None:
+    if not np.isfinite(ends).all():
+        odd = "nan; a[~pgas.isnan(a)] leaves it out" if np.isnan(ends).any() else "infinity"
+        raise ArgumentError(
+            f"cannot make a histogram of {what}: the values contain {odd}; range=(low, high) counts "
+            "what lies between"
+        )
+
+
+def _later_edges(x: Array, bins: int) -> Array:
+    """**Collective.** Edges from the least to the largest value, known when a program runs."""
+    low, high = (resolve_pending(one(x)) for one in (reductions.min, reductions.max))
+    kind = np.dtype(np.uint8) if number_kind(x.dtype) == "b" else x.dtype
+    like = np.histogram_bin_edges(np.empty(0, kind), bins, (0.0, 1.0))
+    t = _whole(x, like.shape, like.dtype)
+    if x.tile is None:
+        return x.new(t, None)
+    out = x.memory.empty(like.shape, like.dtype, t.tile_bytes)
+    x.memory.write(_write_edges, out, low.tile, high.tile)
+    return x.new(t, out)
+
+
+def _write_edges(out: Tile, low: Tile, high: Tile) -> None:
+    ends = tuple(to_host(one).reshape(-1)[0] for one in (low, high))
+    kind = np.dtype(np.uint8) if number_kind(low.dtype) == "b" else low.dtype
+    _must_be_numbers(str(low.dtype), ends)
+    edges = np.histogram_bin_edges(np.empty(0, kind), len(out) - 1, tuple(map(kind.type, ends)))
+    out[...] = to_device(edges) if is_device(out) else edges
+
+
 def _write_histogram(
     out: Tile, values: Tile, spread: Any, edges: Tile, weights: Tile | None
 ) -> None:
-    bins, ends = spread
     given = values.view(np.uint8) if values.dtype == np.bool_ else values
     if is_device(given):
         out[...] = _histogram_on_gpu(given, to_device(edges), weights)
-    else:
-        out[...] = np.histogram(given, bins, ends, weights=weights)[0]
+        return
+    bins, ends = (len(out), (edges[0], edges[-1])) if spread is None else spread
+    out[...] = np.histogram(given, bins, ends, weights=weights)[0]
 
 
 def _histogram_on_gpu(values: Tile, edges: Tile, weights: Tile | None) -> Tile:
