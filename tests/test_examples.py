@@ -31,6 +31,10 @@ SMALL = {
     ),
     "conjugate_gradients": (["--n", "101"], "conjugate gradients: f64[101{x}, 101]"),
     "fft_filter": (["--n", "10"], "fft filter: c128[10{x}, 10, 10]"),
+    "decoder": (
+        ["--layers", "1", "--width", "64", "--tokens", "16", "--share", "0.5"],
+        "decoder, adapters: within 50%",
+    ),
 }
 ON_PYTORCH = ("refit_loops", "weight_refit")
 """Those that need PyTorch and no MPI; tests/torch runs them."""
@@ -38,8 +42,9 @@ WITH_SCIKIT_LEARN = ("cluster_shapes",)
 """Those that need scikit-learn; tests/learn runs them."""
 OF_CHECKPOINTS = ("train_gpt",)
 """Those that are killed and resumed; tests/store runs them."""
-LINES = {"refit_loops": 180, "train_gpt": 320}
-"""Most have fewer than 130 lines; one is three loops, and one has the gradients of its network in it."""
+LINES = {"refit_loops": 180, "train_gpt": 320, "decoder": 330}
+"""Most have fewer than 130 lines; one is three loops, one has the gradients of its network in it, and one is
+a model whose parts a benchmark and tests use, too."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
 

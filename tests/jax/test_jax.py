@@ -123,6 +123,17 @@ def test_memory_is_shared_with_global_arrays(n_ranks: int) -> None:
 
 
 @one_worker
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_a_decoder_within_a_limit_is_that_of_jax(n_ranks: int) -> None:
+    with alone():
+        done = subprocess.run(
+            find_launcher().command(n_ranks, ["-m", "tests.programs.jax.decoder"]),
+            cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+@one_worker
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
 def test_gradients_are_those_of_jax(n_ranks: int) -> None:
     count = str(sample(5, of=150))

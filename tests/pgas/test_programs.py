@@ -78,6 +78,8 @@ ALONE = (
     "planned",
     "spilling",
     "reading",
+    "tile_functions",
+    "decoder",
 )
 
 
@@ -85,9 +87,13 @@ def promised(ranks: int, programs: tuple[str, ...], *args: str, slow: str = "") 
     return Job(ranks, tuple(Run(f"pgas.{program}", args, slow) for program in programs))
 
 
-ON_ONE = ("spilling", "aliasing", "staging", "tracing", "reading", "gradient_names")
+ON_ONE = (
+    "spilling", "aliasing", "staging", "tracing", "reading", "gradient_names", "tile_functions",
+)  # fmt: skip
 """What ``make test`` looks at on one rank alone."""
-ON_TWO = ("many_arrays", "cutting", "measured", "limits", "planned", "depending")
+ON_TWO = (
+    "many_arrays", "cutting", "measured", "limits", "planned", "depending", "tile_functions", "decoder",
+)  # fmt: skip
 """On two: what takes long, because every rank plans."""
 ON_THREE = (
     "mistakes", "reaching", "captured", "traffic", "spmd", "segments", "sixteen_bits",

@@ -256,6 +256,36 @@ def products() -> str | None:
     return None
 
 
+def tiles() -> str | None:
+    """Functions of tiles get CuPy's arrays of 16-bit floats, of several sizes, and so do their gradients."""
+    rng = np.random.default_rng(8)
+
+    def scaled(x: Any, y: Any) -> Any:
+        return there(
+            (x.values.astype("f4") * y.values.astype("f4").repeat(2, axis=1)).astype(x.dtype)
+        )
+
+    def slopes(g: Any, x: Any, y: Any) -> Any:
+        g, x, y = (one.values.astype("f4") for one in (g, x, y))
+        dy = (g * x).reshape(len(x), -1, 2).sum(axis=2)
+        return there((g * y.repeat(2, axis=1)).astype(kind)), there(dy.astype(kind))
+
+    def loss(x: Any, y: Any) -> Any:
+        made = pgas.map_tiles(scaled, x, y, whole=1, room="1MiB", gradient=slopes)
+        return pgas.sum(pgas.astype(made, "f4"))
+
+    for kind in HALVES:
+        a, b = (rng.uniform(0.5, 2, (5, n)).astype(kind) for n in (6, 3))
+        x, y = pgas.asarray(a, type="{x}, {}", device="cuda"), pgas.asarray(b, device="cuda")
+        both: Any = pgas.grad(loss, (0, 1))
+        exact = a.astype("f8").reshape(5, 3, 2).sum(axis=2)
+        for way in (both, pgas.program(both), pgas.program(limit="64MiB", spill="host")(both)):
+            dx, dy = (DEVICE.host(one.gather()) for one in way(x, y))
+            if not np.array_equal(dx, b.repeat(2, axis=1)) or ulps_off(dy, exact) > 1:
+                return f"{kind}: {shown(dx)}, {shown(dy)} not {exact}"
+    return None
+
+
 def _tasks(function: Any, *arrays: Any) -> list[Any]:
     """The tasks of a function that have been fused."""
     tape = Tape()
@@ -270,7 +300,7 @@ def _tasks(function: Any, *arrays: Any) -> list[Any]:
     return fuse_elements(tape.tasks, kept, tape.roots, tape.shapes, tape.dtypes)
 
 
-CHECKS = ("kernels", "chains", "stretched", "rows", "arrays", "fused", "products")
+CHECKS = ("kernels", "chains", "stretched", "rows", "arrays", "fused", "products", "tiles")
 
 
 def program() -> int:
