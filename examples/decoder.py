@@ -286,7 +286,7 @@ def main() -> None:
         given = (*given, turn, shape, attention)
         want = function(*given)
         spill = tempfile.gettempdir() if args.device == "cpu" else "host"
-        whole = _program("1TiB", spill)(function).plan(*given).peak_bytes
+        whole = _program("1TiB", spill)(function).plan(*given).unlimited_bytes
         found = _program(int(args.share * whole), spill)(function)(*given)
         pairs = zip(_arrays(found), _arrays(want), strict=True)
         errors = [float(X.max(X.abs(a - b)) / X.max(X.abs(b))) for a, b in pairs]

@@ -168,7 +168,9 @@ class Race:
         if said is None:
             return self.rows
         peak = (
-            pgas.program(limit=2**50, spill="host")(values.function).plan(*values.given).peak_bytes
+            pgas.program(limit=2**50, spill="host")(values.function)
+            .plan(*values.given)
+            .unlimited_bytes
         )
         say(f"larger: {self.label}: {format_bytes(peak)} without a limit")
         for row in self.rows:

@@ -93,7 +93,9 @@ class TypeDomain:
             raise RequestError(f"cannot list the types of {ndim} dims over {len(parts)} factors")
         places = np.zeros((1, 0), dtype=np.int64)
         cuts = np.ones((1, ndim), dtype=np.int64)
-        for part in parts:  # rows of the factors so far; every one of them can go on, so they grow in number
+        for part in (
+            parts
+        ):  # rows of the factors so far; every one of them can go on, so they grow in number
             n_rows, dims = len(places), np.arange(least, ndim)
             places = np.column_stack([places.repeat(len(dims), axis=0), np.tile(dims, n_rows)])
             cuts = cuts.repeat(len(dims), axis=0)

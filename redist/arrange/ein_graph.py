@@ -158,7 +158,9 @@ class EinGraph:
                 readers.setdefault(operand, []).append((number, place))
         firsts = [0, *itertools.accumulate(len(node.results) for node in self.nodes)]
         object.__setattr__(self, "_makers", tuple(makers))
-        object.__setattr__(self, "_made", tuple(itertools.starmap(range, itertools.pairwise(firsts))))
+        object.__setattr__(
+            self, "_made", tuple(itertools.starmap(range, itertools.pairwise(firsts)))
+        )
         object.__setattr__(self, "_readers", readers)
         n_before = 0
         for number, node in enumerate(self.nodes):

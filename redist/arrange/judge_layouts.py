@@ -35,7 +35,11 @@ def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = N
         for t, value in zip(wanted, node.operands, strict=True):
             _must(t.shape == plan.graph.shape_of(value), number, "a wrong shape")
             moves = by_value.get(value, ())
-            _must(_comes_from(plan, moves, value, number, t), number, f"operand {value} never becomes {t}")
+            _must(
+                _comes_from(plan, moves, value, number, t),
+                number,
+                f"operand {value} never becomes {t}",
+            )
         if isinstance(node, AskedNode):
             work += _ask_again(plan, number, node, wanted, made)
         else:

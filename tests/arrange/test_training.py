@@ -13,8 +13,8 @@ from examples import transformer
 from redist import ArrayType, Mesh, pgas
 from redist.arrange import layouts
 from redist.arrange.solving.elimination import eliminate
-from redist.arrange.solving.tangled import search
 from redist.arrange.solving.network import CostNetwork, Solution
+from redist.arrange.solving.tangled import search
 from redist.pgas.programs.explain import plan_elsewhere
 from tests.problems.smooth_programs import draw_program
 from tests.tiers import sample
@@ -84,5 +84,7 @@ def test_deep_models_are_planned_quickly(
     mesh = Mesh(axes)
     types = [ArrayType.parse(f"f32[{', '.join(map(str, one))}]", mesh) for one in sizes]
     plan_elsewhere("step", step, types, mesh)
-    assert spent and all(0 < plan.bound_ps <= plan.time_ps <= 1.05 * plan.bound_ps for _, plan in spent)
+    assert spent and all(
+        0 < plan.bound_ps <= plan.time_ps <= 1.05 * plan.bound_ps for _, plan in spent
+    )
     assert sum(seconds for seconds, _ in spent) <= 10

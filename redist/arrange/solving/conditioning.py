@@ -5,11 +5,11 @@
     held    x . . x . x        those left form pieces that are no longer tangled: elimination solves them,
     free    . o o . o .        all together, and the choice is never worse than before
 
-Two things are held. One is what values say about some questions: with the factors of a mesh as questions, all
-variables may change what one factor cuts, while the others cut what they did. A variable then has a handful of
-values, and a network of any length is soon solved. The other is whole variables, drawn at random, those with many
-neighbours first; how many, by what elimination could do so far. The random numbers are the same everywhere, and
-work is counted in sums, not in seconds: all ranks find the same.
+Two things are held. One is what values say about some questions: with the factors of a mesh as questions,
+all variables may change what one factor cuts, while the others cut what they did. A variable then has a
+handful of values, and a network of any length is soon solved. The other is whole variables, drawn at
+random, those with many neighbours first; how many, by what elimination could do so far. The random numbers
+are the same everywhere, and work is counted in sums, not in seconds: all ranks find the same.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Search:
     def _solve(
         self, values: Sequence[int], held: Collection[int], asked: Collection[int]
     ) -> Solution | None:
-        """The best choice that holds some variables, and all but some questions; None if it is too tangled."""
+        """The best choice that holds some variables, and all but some questions; None if too tangled."""
         kept = self._kept(values, held, asked)
         less = CostNetwork(tuple(map(len, kept)), narrow(self.network.tables, kept))
         found = Elimination(less, STEP_CELLS, STEP_WORK)

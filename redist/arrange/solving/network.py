@@ -54,8 +54,8 @@ class CostNetwork:
     sizes: tuple[int, ...]
     tables: tuple[CostTable, ...]
     aspects: tuple[Ints, ...] = ()
-    """Of every variable, if that is known: what its values say about each of a few independent questions, a row
-    for every value. Of layouts, a question is a factor of the mesh: which dim or label it cuts."""
+    """Of every variable, if that is known: what its values say about each of a few independent questions,
+    a row for every value. Of layouts, a question is a factor of the mesh: which dim or label it cuts."""
 
     def __post_init__(self) -> None:
         sound: set[int] = set()

@@ -131,6 +131,9 @@ class LimitedProgram(Compiled):
         judge(captured.tasks, self.tasks, captured.inputs, kept, roots)
         listed = _with_times(list_tasks(self.tasks, captured), laid)
         self.fitter = CutFitter(MemoryFitter(listed, captured))
+        whole_bytes = most_of(comm, [self.fitter.whole.unlimited_bytes()])[0]
+        plan = None if laid.decided is None else laid.decided.plan
+        self.unlimited_bytes = whole_bytes if plan is None else plan.peak_bytes
         peaks = peaks_of(self.tasks, comm)
         self.fitter.whole.staging(peaks.best)  # all is known that tasks take
         far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
@@ -178,7 +181,7 @@ class LimitedProgram(Compiled):
             least_bytes=least,
             time_ps=fitted.clocked.time_ps,
             peak_bytes=fitted.bound_bytes,
-            unlimited_bytes=self._unlimited_bytes,
+            unlimited_bytes=self.unlimited_bytes,
             loaded_bytes=moved["load"],
             stored_bytes=moved["store"],
         )
@@ -186,14 +189,8 @@ class LimitedProgram(Compiled):
     def _told(self, given: Sequence[Tiled]) -> tuple[ProgramGraph, FittedProgram, int]:
         """**Collective.** Its graph, how it fits now, and the least limit that would do."""
         fitted, least = self.agreed.look(self.arrays(given))
-        lines = memory_lines(fitted, self.limit.limit_bytes, least, self._unlimited_bytes)
+        lines = memory_lines(fitted, self.limit.limit_bytes, least, self.unlimited_bytes)
         return replace(super().graph(given), memory=lines), fitted, least
-
-    @property
-    def _unlimited_bytes(self) -> int:
-        """What tiles would take without a limit; 0 if that is not known."""
-        plan = None if self.decided is None else self.decided.plan
-        return 0 if plan is None else plan.peak_bytes
 
     # Fitting
 

@@ -39,7 +39,7 @@ from redist.text.units import ceil_div
 MOST_FACTORS = 3
 """Meshes of more prime factors are planned in groups of them."""
 MOST_TANGLED, NEAR = 2, 1.02
-"""So many groupings are tried of a program that cannot be planned exactly; fewer if one comes so near its bound."""
+"""So many groupings of a program are tried that cannot be planned exactly; fewer if one is near its bound."""
 
 
 @dataclass(frozen=True, slots=True)
