@@ -62,6 +62,13 @@ def gpu_machine() -> dict[str, Any]:
     return out
 
 
+def libraries() -> str:
+    """**Local.** The GPU, CuPy, and PyTorch if it is there, in words."""
+    found = gpu_machine()
+    torch = [f"PyTorch {found['torch']}"] if "torch" in found else []
+    return ", ".join([found["gpu"], f"CuPy {found['cupy']}", *torch])
+
+
 def times_of(
     work: Callable[[], object], wait: Callable[[], object], repeats: int, row: int = 10
 ) -> Times:

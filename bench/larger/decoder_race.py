@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu.copies import need_gpu
+from bench.gpu.copies import libraries, need_gpu
 from bench.larger.decoder_rivals import decoder_of, offloaded, runs
 from bench.report.figures import met, quartiles, timed
 from bench.report.job import say
@@ -70,18 +70,16 @@ def measure(
     limits: list[float],
 ) -> dict[str, Any]:  # fmt: skip
     """**Local.** All parts, one after another."""
-    from bench.larger.gpu_race import libraries
-
     shape = Shape(*sizes)
     rate = link_rate()
-    say(f"larger: {libraries('cuda')}; link {rate / 1e9:.1f} GB/s")
+    say(f"larger: {libraries()}; link {rate / 1e9:.1f} GB/s")
     rows: list[dict[str, Any]] = []
     for part in parts:
         race = Race(shape, PARTS[part], (1 if part == "link" else batch[0], batch[1]), repeat, rate)
         rows += race.all_ways(rivals, limits)
         del race
         free()
-    return {"sizes": sizes, "libraries": libraries("cuda"), "link": rate, "rows": rows}
+    return {"sizes": sizes, "libraries": libraries(), "link": rate, "rows": rows}
 
 
 class Values:

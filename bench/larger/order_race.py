@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bench.larger.gpu_contenders import unlimited_bytes
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met, quartiles, timed
 from bench.report.report import Row, Table, Tables
@@ -165,6 +164,20 @@ def cases(n_tiles: int, n_layers: int, task_ps: int) -> list[Case]:
         Case("4 branches", four, 4, STALLS, 12 * TILE + 8 * RESULT),
         Case("gated MLP, half of its memory", mlp, 1, QUIET, max(least_memory(mlp)[0], half), True),
     ]
+
+
+def unlimited_bytes(tasks: TaskList) -> int:
+    """The most that tasks hold one after another if all that is given stays, and values go when unused."""
+    last = {tile: n for n, task in enumerate(tasks.tasks) for tile in (*task.reads, *task.makes)}
+    live = sum(tile.size_bytes for tile in tasks.tiles if tile.begins)
+    most = live
+    for n, task in enumerate(tasks.tasks):
+        live += sum(tasks.tiles[tile].size_bytes for tile in task.makes)
+        most = max(most, live + task.staging_bytes)
+        for tile in (*task.reads, *task.makes):
+            if last[tile] == n and not tasks.tiles[tile].begins:
+                live -= tasks.tiles[tile].size_bytes
+    return most
 
 
 class WaitingStore(MemoryStore):

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from bench.__main__ import main
-from bench.larger import blocks_race, gpu_program, gpu_race, order_race, race
+from bench.larger import blocks_race, decoder_race, order_race, race
 from bench.larger.race import LayerChain
 from bench.problems.judge import WrongPlanError
-from tests.fakes import eager_cupy, pretended_cupy
 from tests.programs.launch import alone, default_mpi, one_worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,39 +92,92 @@ def test_blocks_are_measured_on_ranks(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "proved for every order" in capsys.readouterr().out
 
 
-def test_stacks_on_a_gpu_give_one_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
-    with pretended_cupy.gone_afterwards():
-        eager_cupy.install()
-        stacks = {"chain": [40, 32, 16], "blocks": [5, 32, 16]}
-        found = gpu_race.measure(stacks, repeat=1, device="cuda")
-    (table,) = gpu_race.table(json.loads(json.dumps(found)))
-    assert not table.is_wrong
-    ways = ["all there", "limited", "one at a time", "two buffers"]
-    want = [(name, way) for name in ("GEMM chain", "transformer blocks") for way in ways]
-    assert [row[1:3] for row in table.rows] == want
-    assert table.columns[6] == "limited / way"
-
-
-BY_NUMPY = """
+PRETENDED = """
+import json, sys
+from types import SimpleNamespace
 from tests.fakes import numpy_cupy
 numpy_cupy.install()
-from bench.larger import gpu_program
-gpu_program.wait_for_gpu = lambda: None
-(table,) = gpu_program.table(gpu_program.measure([6, 8, 256, 512], repeat=1))
-assert not table.is_wrong
-print(table)
+import cupy
+import numpy as np
+sys.modules["torch"] = None
+from bench.larger import decoder_race
+from examples import decoder
+from redist.pgas.elementwise import on_device
+from redist.pgas.programs.passes import casts, fuse
+
+class Draw:
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+    def standard_normal(self, shape, dtype):
+        return numpy_cupy.ndarray(self.rng.standard_normal(shape, dtype=dtype))
+
+cupy.random = SimpleNamespace(default_rng=Draw)
+cupy.ones = lambda shape, dtype: numpy_cupy.ndarray(np.ones(shape, dtype))
+cupy.uint8 = np.uint8
+decoder_race.wait_for_gpu = decoder_race.free = lambda: None
+decoder_race.libraries = lambda: "a pretended GPU"
+for module in (on_device, casts, fuse):  # one after another: kernels are looked at elsewhere
+    module.run_steps = lambda *args: None
+fuse.run_rows = lambda *args: None
+decoder.by_torch = lambda q, k, v, learns=False: decoder.attention(q, k, v, rows=16)
+found = decoder_race.measure(
+    ["link", "lora"], [1, 64, 160, 4, 2, 64], [2, 24], 1, ["torch", "plain", "accelerate"], [0.25]
+)
+print(json.dumps(found))
 """
 
 
-def test_a_program_on_a_gpu_is_measured_by_every_way() -> None:
+def test_a_decoder_is_measured_by_every_way() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", BY_NUMPY], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", PRETENDED], cwd=ROOT, capture_output=True, text=True
     )
     assert not done.returncode, done.stderr[-2000:]
-    for way in ("all there", *gpu_program.POLICIES, gpu_program.FEW, gpu_program.BEFORE):
-        assert done.stdout.count(f"  {way}  ") == 2
-    assert "waiting for memory" in done.stdout and "proved for every order" in done.stdout
+    found = json.loads(done.stdout.splitlines()[-1])
+    (table,) = decoder_race.table(found)
+    assert not table.is_wrong
+    link, lora = (
+        f"{name} tokens" for name in ("first token, few tokens, 1 x 24", "LoRA step, 2 x 24")
+    )
+    ways = (
+        "all there",
+        decoder_race.PLAIN,
+        "PyTorch, all there",
+        "accelerate, pinned",
+        "within 25%",
+    )
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    want = [*((link, way) for way in ways), (lora, "all there"), (lora, "within 25%")]
+    assert [(row["task"], row["way"]) for row in rows] == want
+    assert [row["reached"] for row in rows[2:4]] == ["failed"] * 2  # they are not there
+    assert rows[4]["aim"] == 1.15 and rows[4]["of the link"] is not None
+    notes = "\n".join(table.notes)
+    assert "ModuleNotFoundError" in notes and "proved for every order" in notes
+    found["rows"][-1]["error"] = 1.0
+    (wrong,) = decoder_race.table(found)
+    assert wrong.is_wrong
+
+
+def test_aims_of_a_decoder_are_said() -> None:
+    row = {"label": "a", "what": decoder_race.FIRST, "error": 0.0}
+    rows = [
+        {**row, "way": decoder_race.ALONE, "times": [1.0], "of_alone": []},
+        {**row, "way": decoder_race.TORCH, "times": [0.7], "of_alone": [0.7]},
+        {**row, "way": decoder_race.ACCELERATE, "times": [2.0], "of_alone": [2.0]},
+        {**row, "way": "within 25%", "times": [1.05], "of_alone": [1.05], "share": 0.25, "waited": 0.01},
+        {**row, "way": "within 25% again", "times": [1.05], "of_alone": [1.05], "share": 0.25, "waited": 0.2},
+        {**row, "way": "within 10%", "times": [1.4], "of_alone": [1.4], "share": 0.10, "waited": 0.2},
+    ]  # fmt: skip
+    found = {"rows": rows, "sizes": [1] * 6, "libraries": "none", "link": 1e9}
+    (table,) = decoder_race.table(found)
+    reached = table.columns.index("reached")
+    assert [line[reached] for line in table.rows] == [
+        None,
+        "MISSED",
+        None,
+        "met",
+        "MISSED",
+        "MISSED",
+    ]
 
 
 def test_larger_takes_no_result_on_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
