@@ -128,7 +128,7 @@ class Model:
         return X.asarray(values, type=cuts, mesh=mesh).to_device(self.device)
 
 
-# The network: activations are cut by dp, and whole along tp between blocks.
+# The network: activations are cut by dp, and whole along tp between blocks. ``pgas.value_and_grad`` goes back.
 
 
 def activations(x: Any, mesh: Mesh) -> Any:
@@ -136,19 +136,10 @@ def activations(x: Any, mesh: Mesh) -> Any:
     return x.to(ArrayType.parse(f"f64[{x.shape[0]}{{dp}}, {x.shape[1]}, {x.shape[2]}]", mesh))
 
 
-def normed(x: Any, gain: Any) -> tuple[Any, Any]:
-    """Layer norm, and what its gradient needs."""
+def normed(x: Any, gain: Any) -> Any:
+    """Layer norm."""
     centred = x - X.mean(x, axis=-1, keepdims=True)
-    scale = 1 / X.sqrt(X.mean(centred * centred, axis=-1, keepdims=True) + 1e-5)
-    return centred * scale * gain, (centred * scale, scale)
-
-
-def normed_back(dy: Any, gain: Any, kept: Any) -> tuple[Any, Any]:
-    """Gradients of the input and of the gain."""
-    unit, scale = kept
-    dn = dy * gain
-    middle = X.mean(dn, axis=-1, keepdims=True) + unit * X.mean(dn * unit, axis=-1, keepdims=True)
-    return (dn - middle) * scale, X.sum(dy * unit, axis=(0, 1))
+    return centred / X.sqrt(X.mean(centred * centred, axis=-1, keepdims=True) + 1e-5) * gain
 
 
 def heads_of(p: Arrays) -> list[Any]:
@@ -157,48 +148,19 @@ def heads_of(p: Arrays) -> list[Any]:
     return [whole[i * HEADS : (i + 1) * HEADS].to("{tp}, {}, {}") for i in range(3)]
 
 
-def block(x: Any, p: Arrays) -> tuple[Any, Arrays]:
+def block(x: Any, p: Arrays) -> Any:
     """One layer: attention and a hidden layer, both added to what came in."""
     mesh = x.mesh
-    n1, kept1 = normed(x, p["norm1"])
-    w = heads_of(p)
-    q, k, v = (X.einsum("btc,hcd->bhtd", n1, one) for one in w)
+    n1 = normed(x, p["norm1"])
+    q, k, v = (X.einsum("btc,hcd->bhtd", n1, one) for one in heads_of(p))
     mask = X.asarray(np.where(np.tri(LENGTH), 0.0, -1e9), type="{}, {}", mesh=mesh)
     mask = mask.to_device(x.device)
     s = X.einsum("bhtd,bhud->bhtu", q, k) / HEAD**0.5 + mask
     e = X.exp(s - X.max(s, axis=-1, keepdims=True))
-    a = e / X.sum(e, axis=-1, keepdims=True)
-    o = X.einsum("bhtu,bhud->bhtd", a, v)
-    x2 = activations(x + X.einsum("bhtd,hdc->btc", o, p["out"]), mesh)
-    n2, kept2 = normed(x2, p["norm2"])
-    h = X.einsum("btc,cf->btf", n2, p["up"])
-    r = X.maximum(h, 0.0)
-    y = activations(x2 + X.einsum("btf,fc->btc", r, p["down"]), mesh)
-    names = ("n1", "kept1", "w", "q", "k", "v", "a", "o", "n2", "kept2", "h", "r")
-    return y, dict(zip(names, (n1, kept1, w, q, k, v, a, o, n2, kept2, h, r), strict=True))
-
-
-def block_back(dy: Any, p: Arrays, c: Arrays) -> tuple[Any, Arrays]:
-    """Gradients of the input and of the weights of a layer."""
-    mesh = dy.mesh
-    g = {"down": X.einsum("btf,btc->fc", c["r"], dy)}
-    dh = X.einsum("btc,fc->btf", dy, p["down"]) * (c["h"] > 0)
-    g["up"] = X.einsum("btc,btf->cf", c["n2"], dh)
-    dn2 = activations(X.einsum("btf,cf->btc", dh, p["up"]), mesh)
-    dx2, g["norm2"] = normed_back(dn2, p["norm2"], c["kept2"])
-    dx2 = dx2 + dy
-    g["out"] = X.einsum("bhtd,btc->hdc", c["o"], dx2)
-    do = X.einsum("btc,hdc->bhtd", dx2, p["out"])
-    da, dv = X.einsum("bhtd,bhud->bhtu", do, c["v"]), X.einsum("bhtu,bhtd->bhud", c["a"], do)
-    ds = c["a"] * (da - X.sum(da * c["a"], axis=-1, keepdims=True)) / HEAD**0.5
-    dq, dk = X.einsum("bhtu,bhud->bhtd", ds, c["k"]), X.einsum("bhtu,bhtd->bhud", ds, c["q"])
-    parts = [X.einsum("btc,bhtd->hcd", c["n1"], one) for one in (dq, dk, dv)]
-    g["qkv"] = X.concat([one.to("{}, {}, {}") for one in parts], axis=0)
-    dn1 = sum(
-        X.einsum("bhtd,hcd->btc", one, w) for one, w in zip((dq, dk, dv), c["w"], strict=True)
-    )
-    dx, g["norm1"] = normed_back(activations(dn1, mesh), p["norm1"], c["kept1"])
-    return activations(dx + dx2, mesh), g
+    o = X.einsum("bhtu,bhud->bhtd", e / X.sum(e, axis=-1, keepdims=True), v)
+    x = activations(x + X.einsum("bhtd,hdc->btc", o, p["out"]), mesh)
+    r = X.maximum(X.einsum("btc,cf->btf", normed(x, p["norm2"]), p["up"]), 0.0)
+    return activations(x + X.einsum("btf,fc->btc", r, p["down"]), mesh)
 
 
 def tokens_of(step: int) -> tuple[Any, Any]:
@@ -210,33 +172,27 @@ def tokens_of(step: int) -> tuple[Any, Any]:
     return hot[:, :-1], hot[:, 1:]
 
 
-def gradients(model: Model, p: Arrays, step: int) -> tuple[float, Arrays]:
-    """The loss of a step, and the gradients of all parameters."""
+def loss_of(model: Model, p: Arrays, step: int) -> Any:
+    """The loss of a step, a number as an array without dims."""
     given, wanted = tokens_of(step)
     first, last = model.meshes[0], model.meshes[-1]
     rows = model.new(given, "{dp}, {}, {}", first)
     x = activations(X.einsum("btv,vc->btc", rows, p["embed"]) + p["place"], first)
-    kept = []
     for layer, mesh in model.stage.items():
-        x, c = block(activations(x, mesh), _of(p, layer))
-        kept.append(c)
+        x = block(activations(x, mesh), _of(p, layer))
     x = activations(x, last)
     void = model.new(np.where(np.arange(PADDED) < VOCAB, 0.0, -1e9), "{}", last)
     s = activations(X.einsum("btc,cv->btv", x, p["head"]), last) + void
     e = X.exp(s - X.max(s, axis=-1, keepdims=True))
     share = e / X.sum(e, axis=-1, keepdims=True)
     target = model.new(wanted, "{dp}, {}, {}", last)
-    loss = float(-X.mean(X.log(X.sum(share * target, axis=-1))))
-    ds = (share - target) / (BATCH * LENGTH)
-    g = {"head": X.einsum("btc,btv->cv", x, ds)}
-    dx = activations(X.einsum("btv,cv->btc", ds, p["head"]), last)
-    for (layer, mesh), c in zip(reversed(model.stage.items()), reversed(kept), strict=True):
-        dx, own = block_back(activations(dx, mesh), _of(p, layer), c)
-        g |= {f"{layer}.{name}": one for name, one in own.items()}
-    dx = activations(dx, first)
-    g["embed"] = X.einsum("btv,btc->vc", rows, dx)
-    g["place"] = X.sum(dx, axis=0)
-    return loss, g
+    return -X.mean(X.log(X.sum(share * target, axis=-1)))
+
+
+def gradients(model: Model, p: Arrays, step: int) -> tuple[float, Arrays]:
+    """The loss of a step, and the gradients of all parameters."""
+    loss, g = X.value_and_grad(lambda p: loss_of(model, p, step))(p)
+    return float(loss), g
 
 
 def _of(p: Arrays, layer: str) -> Arrays:

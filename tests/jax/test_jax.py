@@ -122,6 +122,21 @@ def test_memory_is_shared_with_global_arrays(n_ranks: int) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
 
+N_FUNCTIONS = sample(5, of=500)
+
+
+@pytest.fixture(scope="module")
+def told_by_jax(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Gradients and losses, found once for all numbers of ranks."""
+    file = tmp_path_factory.mktemp("jax") / "told.npz"
+    command = [sys.executable, "-m", "tests.programs.jax.gradients", file, "--n", str(N_FUNCTIONS)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=3600
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    return file
+
+
 @one_worker
 @pytest.mark.parametrize("n_ranks", [1, 2])
 def test_a_decoder_within_a_limit_is_that_of_jax(n_ranks: int) -> None:
@@ -135,12 +150,12 @@ def test_a_decoder_within_a_limit_is_that_of_jax(n_ranks: int) -> None:
 
 @one_worker
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
-def test_gradients_are_those_of_jax(n_ranks: int) -> None:
-    count = str(sample(5, of=150))
-    args = ["-m", "tests.programs.jax.gradients", "--n", count, "--seed", str(n_ranks)]
+def test_gradients_and_losses_are_those_of_jax(n_ranks: int, told_by_jax: Path) -> None:
+    args = ["-m", "tests.programs.pgas.gradients", "--n", str(N_FUNCTIONS), "--seed", str(n_ranks)]
     with alone():
         done = subprocess.run(
-            find_launcher().command(n_ranks, args),
-            cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=600,
+            find_launcher().command(n_ranks, [*args, "--beside", str(told_by_jax)]), cwd=ROOT,
+            env={**environment(), "REDIST_TEST_LIMIT_S": str(60 + 20 * N_FUNCTIONS)},
+            capture_output=True, text=True, timeout=60 + 20 * N_FUNCTIONS,
         )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]

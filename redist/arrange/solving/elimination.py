@@ -72,7 +72,7 @@ class Elimination:
         tables = without_single_values(self.network.tables)
         for number, table in enumerate(tables):
             self._add(number, table)
-        self._keys = {v: self._key(v) for v in range(len(sizes))}
+        self._keys = {v: self._key(v) for v, n in enumerate(sizes) if n != 1}
         self._alike = Counter(self._keys.values())
         fixed = sum(int(t.costs) for t in tables if not t.variables)
         queue = [self._rank(v) for v in self._keys]
@@ -82,9 +82,8 @@ class Elimination:
             cells, _, variable = entry
             if variable not in self._keys:
                 continue
-            now = self._rank(variable)
-            if now != entry:  # neighbours have gone, or others that were like it
-                heapq.heappush(queue, now)
+            if cells != self._cells(variable):  # neighbours have gone, or come nearer
+                heapq.heappush(queue, self._rank(variable))
                 continue
             if cells > self.most_cells:
                 return None

@@ -1,10 +1,12 @@
-"""Gradients of random functions against those of JAX, on every layout: ``--n 100 --seed 0``.
+"""What JAX says of gradients: ``python -m tests.programs.jax.gradients FILE --n 500``, one process without MPI.
 
-As in ``mpirun -n 3 python -m tests.programs.jax.gradients --n 40``. JAX computes on every rank, on its CPU.
+The gradients of the random functions that ``tests.programs.pgas.gradients`` draws, by number, and the losses of
+the examples that train. MPI jobs of any size then compare with the file (``--beside``).
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 from typing import Any
 
@@ -14,130 +16,100 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from examples import transformer
-from redist import pgas
+from examples import train_gpt, train_mlp
 from tests.problems.smooth_programs import draw_program
-from tests.programs.pgas.drawing import Draw
-from tests.programs.pgas.rounds import Check, names_of, run_checks
-from tests.programs.together import main
+from tests.programs.pgas.gradients import RATE, STEPS
 
 jax.config.update("jax_enable_x64", True)
-xp: Any = pgas
-NEAR = 1e-12
-"""Error relative to the largest element of a gradient, or to 1."""
+jax.config.update("jax_disable_most_optimizations", True)  # compiling takes longest
+Arrays = dict[str, Any]
 
 
-def far(ours: Any, theirs: Any) -> float:
-    """How far gradients are from each other."""
-    want = np.asarray(theirs)
-    most = max(1.0, float(np.abs(want).max(initial=0)))
-    return float(np.abs(ours.gather() - want).max(initial=0)) / most
+def gradients_of(number: int) -> list[Any]:
+    """Of a random function, for each of its arguments."""
+    program = draw_program(np.random.default_rng(number))
+    given = [jnp.asarray(x) for x in program.arguments]
+    numbers = tuple(range(len(given)))
+    return list(jax.jit(jax.grad(lambda *args: program(jnp, *args), numbers))(*given))
 
 
-def random_functions(draw: Draw) -> str | None:
-    """Eager, of every layout."""
-    program = draw_program(draw.rng)
-    mesh = draw.mesh()
-    arrays = [draw.array(x, mesh) for x in program.arguments]
-    numbers = tuple(range(len(arrays)))
-    slopes = xp.grad(lambda *given: program(xp, *given), numbers)(*arrays)
-    wanted = jax.grad(lambda *given: program(jnp, *given), numbers)(
-        *map(jnp.asarray, program.arguments)
-    )
-    for g, want, x in zip(slopes, wanted, arrays, strict=True):
-        if far(g, want) > NEAR:
-            return f"{program} of {x.type}: {g.gather()}, not {want}: {far(g, want)}"
-    return None
+def mlp() -> list[float]:
+    """The losses of the MLP: the function of ``examples/train_mlp.py``, written for JAX."""
+    x, y, *weights = map(jnp.asarray, train_mlp.values(64, (8, 16, 16, 3), "f8"))
 
-
-def trained(
-    library: Any, loss: Any, weights: Any, steps: int, rate: float, value_and_grad: Any
-) -> list[float]:
-    """The values of a few steps down the gradient."""
-    both, values = value_and_grad(loss), []
-    for _ in range(steps):
-        value, slopes = both(weights)
-        values.append(float(value))
-        weights = jax.tree.map(lambda w, g: w - rate * g, weights, slopes)
-    return values
-
-
-def mlp(draw: Draw) -> str | None:
-    """An MLP is trained with JAX's losses."""
-    rng = np.random.default_rng(3)
-    x, y = rng.standard_normal((64, 8)), rng.standard_normal((64, 3))
-    weights = [rng.standard_normal(pair) * 0.3 for pair in ((8, 16), (16, 16), (16, 3))]
-
-    def loss(xp: Any, rows: Any, wanted: Any, weights: Any) -> Any:
+    def loss(weights: Any) -> Any:
+        rows = x
         for w in weights[:-1]:
-            rows = xp.tanh(rows @ w)
-        return xp.mean((rows @ weights[-1] - wanted) ** 2)
+            rows = jnp.tanh(rows @ w)
+        return jnp.sum((rows @ weights[-1] - y) ** 2) / x.shape[0]
 
-    ours = [xp.asarray(one, type="{x}, {}") for one in (x, y)]
-    got = trained(
-        xp,
-        lambda w: loss(xp, ours[0], ours[1], w),
-        [*map(xp.asarray, weights)],
-        30,
-        0.2,
-        xp.value_and_grad,
-    )
-    want = trained(
-        jnp, lambda w: loss(jnp, x, y, w), [*map(jnp.asarray, weights)], 30, 0.2, jax.value_and_grad
-    )
-    return (
-        None
-        if np.allclose(got, want, rtol=1e-10) and got[-1] < 0.8 * got[0]
-        else f"{got}, not {want}"
-    )
+    step, losses = jax.jit(jax.value_and_grad(loss)), []
+    for _ in range(STEPS):
+        value, slopes = step(weights)
+        weights = [w - RATE * g for w, g in zip(weights, slopes, strict=True)]
+        losses.append(float(value))
+    return losses
 
 
-def gpt(draw: Draw) -> str | None:
-    """A small language model, embeddings and loss by tokens, is trained with JAX's losses in f32."""
-    rng = np.random.default_rng(5)
-    vocabulary, width, length = 17, 16, 6
-    tokens = rng.integers(0, vocabulary, (4, length + 1))
-    weights: dict[str, Any] = {
-        "embed": rng.standard_normal((vocabulary, width)).astype("f4"),
-        "place": rng.standard_normal((length, width)).astype("f4") * np.float32(0.1),
-        "layers": [transformer.values(rng, width, 2, 24) for _ in range(2)],
-    }
-
-    def loss(xp: Any, inputs: Any, wanted: Any, w: Any) -> Any:
-        rows = xp.take(w["embed"], xp.reshape(inputs, (-1,)), axis=0)
-        x = xp.reshape(rows, (*inputs.shape, width)) + w["place"]
-        x = transformer.stack(xp, x, w["layers"])
-        scores = xp.einsum("bsd,vd->bsv", x, w["embed"]) * 0.1
-        scores = scores - xp.max(scores, axis=-1, keepdims=True)
-        log = xp.log(xp.sum(xp.exp(scores), axis=-1))
-        right = xp.take_along_axis(scores, wanted[..., None], axis=-1)
-        return xp.mean(log - xp.squeeze(right, axis=-1))
-
-    inputs, wanted = tokens[:, :-1], tokens[:, 1:]
-    ours = [xp.asarray(one, type="{x}, {}") for one in (inputs, wanted)]
-    held = jax.tree.map(xp.asarray, weights)
-    both = xp.program(lambda w: xp.value_and_grad(lambda w: loss(xp, ours[0], ours[1], w))(w))
-    got = trained(xp, None, held, 12, 0.3, lambda _: both)
-    want = trained(
-        jnp, lambda w: loss(jnp, inputs, wanted, w), jax.tree.map(jnp.asarray, weights), 12, 0.3,
-        jax.value_and_grad,
-    )  # fmt: skip
-    return (
-        None
-        if np.allclose(got, want, rtol=1e-5) and got[-1] < 0.8 * got[0]
-        else f"{got}, not {want}"
-    )
+def normed(x: Any, gain: Any) -> Any:
+    """Layer norm."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / jnp.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5) * gain
 
 
-OFTEN: list[Check] = [random_functions]
-ONCE: list[Check] = [mlp, gpt]
-CHECKS = names_of([*OFTEN, *ONCE])
+@jax.jit
+@jax.value_and_grad
+def gpt_step(p: Arrays, given: Any, wanted: Any) -> Any:
+    """The loss of the model of ``examples/train_gpt.py``: the same network in JAX's own words."""
+    n, heads = train_gpt.LENGTH, train_gpt.HEADS
+    x = given @ p["embed"] + p["place"]
+    for layer in (f"layers.{i}" for i in range(train_gpt.LAYERS)):
+        w = p[f"{layer}.qkv"]
+        rows = normed(x, p[f"{layer}.norm1"])
+        q, k, v = (
+            jnp.einsum("btc,hcd->bhtd", rows, w[i * heads : (i + 1) * heads]) for i in range(3)
+        )
+        scores = jnp.einsum("bhtd,bhud->bhtu", q, k) / train_gpt.HEAD**0.5
+        scores = jnp.where(np.tri(n, dtype=bool), scores, -1e9)
+        seen = jnp.einsum("bhtu,bhud->bhtd", jax.nn.softmax(scores), v)
+        x = x + jnp.einsum("bhtd,hdc->btc", seen, p[f"{layer}.out"])
+        hidden = jnp.maximum(normed(x, p[f"{layer}.norm2"]) @ p[f"{layer}.up"], 0.0)
+        x = x + hidden @ p[f"{layer}.down"]
+    scores = (x @ p["head"])[..., : train_gpt.VOCAB]
+    right = (jax.nn.log_softmax(scores) * wanted[..., : train_gpt.VOCAB]).sum(axis=-1)
+    return -right.mean()
 
 
-def program() -> int:
-    """Random functions, then training."""
-    return run_checks(OFTEN, ONCE, n=20)
+def gpt() -> list[float]:
+    """The losses of the GPT, by the same optimizer."""
+    start = train_gpt.Model(train_gpt.stage_meshes(1, 1, 1, 1)).start()["model"]
+    p: Any = {name: jnp.asarray(x.gather()) for name, x in start.items()}
+    mean = {name: jnp.zeros_like(x) for name, x in p.items()}
+    square = dict(mean)
+    losses = []
+    for step in range(1, STEPS + 1):
+        value, g = gpt_step(p, *train_gpt.tokens_of(step))
+        losses.append(float(value))
+        for name in p:
+            mean[name] = 0.9 * mean[name] + 0.1 * g[name]
+            square[name] = 0.99 * square[name] + 0.01 * g[name] ** 2
+            root = jnp.sqrt(square[name] / (1 - 0.99**step)) + 1e-8
+            p[name] = p[name] - train_gpt.RATE * mean[name] / (1 - 0.9**step) / root
+    return losses
+
+
+def main() -> None:
+    """Ask JAX for all, and write it down."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file")
+    parser.add_argument("--n", type=int, default=20)
+    args = parser.parse_args()
+    said: dict[str, Any] = {"mlp": np.array(mlp()), "gpt": np.array(gpt())}
+    for number in range(args.n):
+        for k, g in enumerate(gradients_of(number)):
+            said[f"{number}.{k}"] = np.asarray(g)
+    np.savez(args.file, **said)
 
 
 if __name__ == "__main__":
-    main(program)
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ ULPS = 64.0
 class Draw:
     """Random choices, the same on all ranks."""
 
-    def __init__(self, comm: MPI.Comm, seed: int) -> None:
+    def __init__(self, comm: MPI.Comm, seed: int, beside: str = "") -> None:
         self.comm, self.rng = comm, np.random.default_rng(seed)
+        self.beside: Mapping[str, Values] = np.load(beside) if beside else {}
+        """What another library says, by name."""
         self.meshes = meshes(comm.size)
         if comm.size > 2:
             self.meshes.append(Mesh({"x": comm.size - 1}, ranks=range(1, comm.size)))

@@ -1,6 +1,7 @@
 """Gradients of random functions against differences of NumPy's values: on every layout, and as programs.
 
-As in ``mpirun -n 3 python -m tests.programs.pgas.gradients --n 100 --seed 0``.
+As in ``mpirun -n 3 python -m tests.programs.pgas.gradients --n 100 --seed 0``. With ``--beside FILE`` also against
+JAX, which has written the file before (``tests.programs.jax.gradients``): no rank needs JAX.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from examples import train_mlp, transformer
+from examples import train_gpt, train_mlp, transformer
 from redist import ArrayType, Mesh, RedistError, pgas
 from tests.problems.smooth_programs import SmoothProgram, draw_program, slope_along
 from tests.programs.pgas.drawing import Draw, Values, xp
@@ -21,67 +22,83 @@ NEAR = 1e-6
 """Relative error against differences."""
 SAME = 1e-11
 """Relative error of a program against the function itself: sums are made in another order."""
+SAME_AS_JAX = 1e-12
+"""Error against JAX, relative to the largest element of a gradient, or to 1."""
+AGAIN = 10
+"""Of so many programs one is run twice."""
+SMOOTH: list[int] = []
+"""Of the functions so far: whether differences were precise enough to compare with."""
 
 
 def smooth(draw: Draw) -> str | None:
-    """A random program: eager, then planned or as written."""
-    program = draw_program(draw.rng)
+    """A random function: eager, then as a program, planned or as written. Its number says which function it is."""
+    number = len(SMOOTH)
+    program = draw_program(np.random.default_rng(number))
     mesh = draw.mesh()
     arrays = [draw.array(x, mesh) for x in program.arguments]
-    layouts = ("planned", "as written")[draw.rng.integers(2)]
-    ways = [draw.rng.standard_normal(x.shape) for x in program.arguments]
-    return difference(program, arrays, ways, layouts)
-
-
-def difference(
-    program: SmoothProgram, arrays: list[Any], ways: list[Values], layouts: str
-) -> str | None:
-    """What is wrong with the gradients of a program."""
-    with np.errstate(all="ignore"):
-        want, doubt = slope_along(lambda *given: program(np, *given), program.arguments, ways)
     numbers = tuple(range(len(arrays)))
-    what = f"{program} of {', '.join(str(x.type) for x in arrays)}"
 
     def loss(*given: Any) -> Any:
         return program(xp, *given)
 
     both = xp.value_and_grad(loss, argnums=numbers)
     value, slopes = both(*arrays)
-    if abs(float(value) - float(program(np, *program.arguments))) > 1e-9 * max(
-        1, abs(float(value))
-    ):
-        return f"{what}: {float(value)}"
-    parts = [np.vdot(g.gather(), way) for g, way in zip(slopes, ways, strict=True)]
-    size = max(
-        1e-3,
-        *(
-            float(np.linalg.norm(g.gather()) * np.linalg.norm(w))
-            for g, w in zip(slopes, ways, strict=True)
-        ),
+    found = [g.gather() for g in slopes]
+    wrong = (
+        _beside_differences(draw, program, float(value), found)
+        or _beside_jax(draw, number, found)
+        or _as_program(both, arrays, float(value), found, number)
     )
+    what = f"{number}: {program} of {', '.join(str(x.type) for x in arrays)}"
+    return f"{what}: {wrong}" if wrong else None
+
+
+def _beside_differences(
+    draw: Draw, program: SmoothProgram, value: float, found: list[Values]
+) -> str | None:
+    """What is wrong with a value and gradients, by differences along a way."""
+    ways = [draw.rng.standard_normal(x.shape) for x in program.arguments]
+    with np.errstate(all="ignore"):
+        want, doubt = slope_along(lambda *given: program(np, *given), program.arguments, ways)
+        straight = float(program(np, *program.arguments))
+    if abs(value - straight) > 1e-9 * max(1, abs(value)):
+        return f"{value}, not {straight}"
+    slope = sum(np.vdot(g, way) for g, way in zip(found, ways, strict=True))
+    sizes = (np.linalg.norm(g) * np.linalg.norm(w) for g, w in zip(found, ways, strict=True))
+    size = max(1e-3, *map(float, sizes))
     SMOOTH.append(int(doubt <= 0.1 * NEAR * size))
-    if SMOOTH[-1] and abs(sum(parts) - want) > NEAR * size:
-        return f"{what}: {sum(parts)}, not {want} ({doubt})"
-    if len(SMOOTH) % EVERY:  # planning takes longest
-        return None
-    step = xp.program(layouts=layouts)(both)
-    for _ in range(2):
-        again, found = step(*arrays)
-        for one, g, x in zip(found, slopes, arrays, strict=True):
-            if (one.shape, one.dtype) != (x.shape, x.dtype):
-                return f"{what}, {layouts}: {one.type}"
-            most = max(1.0, float(np.abs(g.gather()).max(initial=0)))
-            if np.abs(one.gather() - g.gather()).max(initial=0) > SAME * most:
-                return f"{what}, {layouts}: {one.gather()}, not {g.gather()}"
-        if abs(float(again) - float(value)) > SAME * max(1.0, abs(float(value))):
-            return f"{what}, {layouts}: value {float(again)}"
+    if SMOOTH[-1] and abs(slope - want) > NEAR * size:
+        return f"{slope}, not {want} ({doubt})"
     return None
 
 
-EVERY = 3
-"""Of so many functions one is run as a program too."""
-SMOOTH: list[int] = []
-"""Of the programs so far: whether differences were precise enough to compare with."""
+def _beside_jax(draw: Draw, number: int, found: list[Values]) -> str | None:
+    """What is wrong with gradients, by those that JAX found, if it has been asked."""
+    for k, g in enumerate(found if draw.beside else ()):
+        want = draw.beside[f"{number}.{k}"]
+        far = np.abs(g - want).max(initial=0) / max(1.0, np.abs(want).max(initial=0))
+        if far > SAME_AS_JAX:
+            return f"argument {k}: {g}, not {want} as in JAX: {far}"
+    return None
+
+
+def _as_program(
+    both: Any, arrays: list[Any], value: float, found: list[Values], number: int
+) -> str | None:
+    """What is wrong with a program: it is planned if its number is even, else as written."""
+    layouts = ("planned", "as written")[number % 2]
+    step = xp.program(layouts=layouts)(both)
+    for _ in range(1 if number % AGAIN else 2):
+        again, slopes = step(*arrays)
+        for one, g, x in zip(slopes, found, arrays, strict=True):
+            if (one.shape, one.dtype) != (x.shape, x.dtype):
+                return f"{layouts}: {one.type}"
+            most = max(1.0, float(np.abs(g).max(initial=0)))
+            if np.abs(one.gather() - g).max(initial=0) > SAME * most:
+                return f"{layouts}: {one.gather()}, not {g}"
+        if abs(float(again) - value) > SAME * max(1.0, abs(value)):
+            return f"{layouts}: value {float(again)}, not {value}"
+    return None
 
 
 def most_are_smooth(draw: Draw) -> str | None:
@@ -349,13 +366,59 @@ def _checkpointed(x: Any) -> str | None:
     return None if n_tasks[1] >= n_tasks[0] + 8 else f"{n_tasks} tasks: equal ones are done once"
 
 
+# Examples are trained, with the losses of JAX if it has been asked for them.
+
+
+STEPS, RATE = 12, 0.1
+LIKE_JAX = 1e-5
+"""Relative error of losses against JAX."""
+
+
+def trained(draw: Draw) -> dict[str, list[float]]:
+    """The losses of both examples that train, over a few steps."""
+    x, y, *given = train_mlp.values(64, (8, 16, 16, 3), "f8")
+    rows = [xp.asarray(one, type="{x}, {}") for one in (x, y)]
+    weights: Any = [xp.asarray(w) for w in given]
+
+    @xp.program
+    def step(*arrays: Any) -> Any:
+        value, slopes = xp.value_and_grad(train_mlp.loss, range(2, len(arrays)))(*arrays)
+        return value, [w - RATE * g for w, g in zip(arrays[2:], slopes, strict=True)]
+
+    losses: dict[str, list[float]] = {"mlp": [], "gpt": []}
+    for _ in range(STEPS):
+        value, weights = step(*rows, *weights)
+        losses["mlp"].append(float(value))
+    dp, tp, stages = {1: (1, 1, 1), 2: (2, 1, 1), 3: (1, 2, 2), 4: (2, 2, 1)}[draw.comm.size]
+    model = train_gpt.Model(train_gpt.stage_meshes(draw.comm.size, dp, tp, stages))
+    state = model.start()
+    for number in range(1, STEPS + 1):
+        loss, g = train_gpt.gradients(model, state["model"], number)
+        state = train_gpt.adam(state, g, number)
+        losses["gpt"].append(loss)
+    return losses
+
+
+def trained_as_by_jax(draw: Draw) -> str | None:
+    """Losses go down, and are those of JAX."""
+    if draw.comm.size > 4:
+        return None
+    for name, got in trained(draw).items():
+        if got[-1] > 0.97 * got[0]:
+            return f"{name}: {got}"
+        if draw.beside and not np.allclose(got, draw.beside[name], rtol=LIKE_JAX, atol=0):
+            return f"{name}: {got}, not {draw.beside[name].tolist()}"
+    return None
+
+
 OFTEN: list[Check] = [smooth]
-ONCE: list[Check] = [refusals, examples, promises, most_are_smooth]
+ONCE: list[Check] = [refusals, examples, promises, trained_as_by_jax, most_are_smooth]
 CHECKS = names_of([*OFTEN, *ONCE])
 
 
 def program() -> int:
     """Random functions, then what is promised."""
+    SMOOTH.clear()
     return run_checks(OFTEN, ONCE, n=20)
 
 

@@ -23,13 +23,17 @@ def names_of(checks: Sequence[Callable[..., object]]) -> tuple[str, ...]:
 
 
 def run_checks(often: Sequence[Check], once: Sequence[Check] = (), n: int = 40) -> int:
-    """0 if every check says None on all ranks; ``--n`` and ``--seed`` come from the command line."""
+    """0 if every check says None on all ranks; ``--n`` and ``--seed`` come from the command line.
+
+    ``--beside`` is a file of what another library says, for the checks that compare with it.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--n", type=int, default=n)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--beside", default="")
     args = parser.parse_args()
     comm = MPI.COMM_WORLD
-    draw = Draw(comm, args.seed)
+    draw = Draw(comm, args.seed, args.beside)
     bad = 0
     for number in range(args.n):
         for check in often:
