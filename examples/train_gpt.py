@@ -128,7 +128,7 @@ class Model:
         return X.asarray(values, type=cuts, mesh=mesh).to_device(self.device)
 
 
-# The network: activations are cut by dp, and whole along tp between blocks. ``pgas.value_and_grad`` goes back.
+# The network: activations are cut by dp, and whole along tp between blocks.
 
 
 def activations(x: Any, mesh: Mesh) -> Any:

@@ -1,7 +1,7 @@
-"""What JAX says of gradients: ``python -m tests.programs.jax.gradients FILE --n 500``, one process without MPI.
+"""What JAX says of gradients: ``python -m tests.programs.jax.gradients FILE --n 500``, without MPI.
 
-The gradients of the random functions that ``tests.programs.pgas.gradients`` draws, by number, and the losses of
-the examples that train. MPI jobs of any size then compare with the file (``--beside``).
+The gradients of the random functions that ``tests.programs.pgas.gradients`` draws, by number; the losses of
+the examples that train; the bytes of a step on 4 devices. MPI jobs of any size compare with the file.
 """
 
 from __future__ import annotations
@@ -11,14 +11,25 @@ import os
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from examples import train_gpt, train_mlp
+from redist.lower.hlo import received_bytes
 from tests.problems.smooth_programs import draw_program
-from tests.programs.pgas.gradients import RATE, STEPS
+from tests.programs.pgas.training import (
+    PLACED,
+    RATE,
+    STEPS,
+    Placed,
+    step_loss,
+    step_values,
+)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)  # compiling takes longest
@@ -98,6 +109,25 @@ def gpt() -> list[float]:
     return losses
 
 
+def step_bytes(placed: Placed) -> int:
+    """What all devices receive in a step of the language model that XLA has compiled, with all it can do."""
+    mesh = Mesh(np.array(jax.devices()).reshape([*placed.axes.values()]), (*placed.axes,))
+    x, layers = step_values()
+
+    def lies(axes: str) -> NamedSharding:
+        return NamedSharding(mesh, P(*(None if one == "-" else one for one in axes.split())))
+
+    weights = [{name: lies(placed.weights.get(name, "")) for name in one} for one in layers]
+
+    def step(layers: Any, x: Any) -> Any:
+        value, slopes = jax.value_and_grad(lambda w: step_loss(jnp, w, x))(layers)
+        return value, jax.tree.map(lambda w, g: w - RATE * g, layers, slopes)
+
+    ends = {"in_shardings": (weights, lies(placed.tokens)), "out_shardings": (lies(""), weights)}
+    compiled = jax.jit(step, **ends).lower(layers, x).compile()
+    return received_bytes(compiled.as_text(), 4)[0]
+
+
 def main() -> None:
     """Ask JAX for all, and write it down."""
     parser = argparse.ArgumentParser()
@@ -105,6 +135,10 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=20)
     args = parser.parse_args()
     said: dict[str, Any] = {"mlp": np.array(mlp()), "gpt": np.array(gpt())}
+    jax.config.update("jax_disable_most_optimizations", False)
+    for name, placed in PLACED.items():
+        said[f"bytes of {name}"] = step_bytes(placed)
+    jax.config.update("jax_disable_most_optimizations", True)
     for number in range(args.n):
         for k, g in enumerate(gradients_of(number)):
             said[f"{number}.{k}"] = np.asarray(g)

@@ -1,7 +1,7 @@
 """Gradients of random functions against differences of NumPy's values: on every layout, and as programs.
 
-As in ``mpirun -n 3 python -m tests.programs.pgas.gradients --n 100 --seed 0``. With ``--beside FILE`` also against
-JAX, which has written the file before (``tests.programs.jax.gradients``): no rank needs JAX.
+As in ``mpirun -n 3 python -m tests.programs.pgas.gradients --n 100 --seed 0``. With ``--beside FILE`` also
+against JAX, which has written the file before (``tests.programs.jax.gradients``): no rank needs JAX.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from examples import train_gpt, train_mlp, transformer
+from examples import train_mlp, transformer
 from redist import ArrayType, Mesh, RedistError, pgas
 from tests.problems.smooth_programs import SmoothProgram, draw_program, slope_along
 from tests.programs.pgas.drawing import Draw, Values, xp
@@ -31,7 +31,7 @@ SMOOTH: list[int] = []
 
 
 def smooth(draw: Draw) -> str | None:
-    """A random function: eager, then as a program, planned or as written. Its number says which function it is."""
+    """A random function, which one says its number: eager, then as a program, planned or as written."""
     number = len(SMOOTH)
     program = draw_program(np.random.default_rng(number))
     mesh = draw.mesh()
@@ -366,53 +366,8 @@ def _checkpointed(x: Any) -> str | None:
     return None if n_tasks[1] >= n_tasks[0] + 8 else f"{n_tasks} tasks: equal ones are done once"
 
 
-# Examples are trained, with the losses of JAX if it has been asked for them.
-
-
-STEPS, RATE = 12, 0.1
-LIKE_JAX = 1e-5
-"""Relative error of losses against JAX."""
-
-
-def trained(draw: Draw) -> dict[str, list[float]]:
-    """The losses of both examples that train, over a few steps."""
-    x, y, *given = train_mlp.values(64, (8, 16, 16, 3), "f8")
-    rows = [xp.asarray(one, type="{x}, {}") for one in (x, y)]
-    weights: Any = [xp.asarray(w) for w in given]
-
-    @xp.program
-    def step(*arrays: Any) -> Any:
-        value, slopes = xp.value_and_grad(train_mlp.loss, range(2, len(arrays)))(*arrays)
-        return value, [w - RATE * g for w, g in zip(arrays[2:], slopes, strict=True)]
-
-    losses: dict[str, list[float]] = {"mlp": [], "gpt": []}
-    for _ in range(STEPS):
-        value, weights = step(*rows, *weights)
-        losses["mlp"].append(float(value))
-    dp, tp, stages = {1: (1, 1, 1), 2: (2, 1, 1), 3: (1, 2, 2), 4: (2, 2, 1)}[draw.comm.size]
-    model = train_gpt.Model(train_gpt.stage_meshes(draw.comm.size, dp, tp, stages))
-    state = model.start()
-    for number in range(1, STEPS + 1):
-        loss, g = train_gpt.gradients(model, state["model"], number)
-        state = train_gpt.adam(state, g, number)
-        losses["gpt"].append(loss)
-    return losses
-
-
-def trained_as_by_jax(draw: Draw) -> str | None:
-    """Losses go down, and are those of JAX."""
-    if draw.comm.size > 4:
-        return None
-    for name, got in trained(draw).items():
-        if got[-1] > 0.97 * got[0]:
-            return f"{name}: {got}"
-        if draw.beside and not np.allclose(got, draw.beside[name], rtol=LIKE_JAX, atol=0):
-            return f"{name}: {got}, not {draw.beside[name].tolist()}"
-    return None
-
-
 OFTEN: list[Check] = [smooth]
-ONCE: list[Check] = [refusals, examples, promises, trained_as_by_jax, most_are_smooth]
+ONCE: list[Check] = [refusals, examples, promises, most_are_smooth]
 CHECKS = names_of([*OFTEN, *ONCE])
 
 
