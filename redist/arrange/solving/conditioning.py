@@ -7,9 +7,10 @@
 
 Two things are held. One is what values say about some questions: with the factors of a mesh as questions,
 all variables may change what one factor cuts, while the others cut what they did. A variable then has a
-handful of values, and a network of any length is soon solved. The other is whole variables, drawn at
-random, those with many neighbours first; how many, by what elimination could do so far. The random numbers
-are the same everywhere, and work is counted in sums, not in seconds: all ranks find the same.
+handful of values, and a network of any length is soon solved. The other is whole variables: in turn some
+drawn at random, those with many neighbours first, and all that are far from one, so that a whole region may
+change at once. How many, is decided by what elimination could do so far. The random numbers are the same
+everywhere, and work is counted in sums, not in seconds: all ranks find the same.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class _Search:
     most_work: int
     rng: np.random.Generator
     work: int = 0
+    _around: list[set[int]] = field(default_factory=list)
     _degrees: list[int] = field(default_factory=list)
     _alone: dict[int, Ints] = field(default_factory=dict)
     """By value: an array of it alone."""
@@ -72,7 +74,7 @@ class _Search:
         for table in network.tables:
             for v in table.variables:
                 around[v].update(table.variables)
-        self._degrees = [len(one) for one in around]
+        self._around, self._degrees = around, [len(one) for one in around]
         open_ones = [v for v, n in enumerate(sizes) if n > 1]
         values, cost = list(begin), network.cost(begin)
         n_questions = max(1, network.aspects[0].shape[1]) if network.aspects else 1
@@ -83,7 +85,8 @@ class _Search:
             more = tries % n_questions if tries >= n_questions else 0
             first = tries if tries < n_questions else int(self.rng.integers(n_questions))
             asked = [(first + k) % n_questions for k in range(more + 1)]
-            held = self._drawn(open_ones, shares[more])
+            draw = self._far if more and tries % 2 else self._drawn
+            held = draw(open_ones, shares[more])
             tries += 1
             found = self._solve(values, held, asked)
             if found is None:  # too tangled
@@ -108,6 +111,19 @@ class _Search:
         keys = self.rng.exponential(size=len(variables)) / np.maximum(weights, 1e-9)
         order = np.argsort(keys, kind="stable")
         return sorted(variables[int(k)] for k in order[:n])
+
+    def _far(self, variables: Sequence[int], share: float) -> list[int]:
+        """A share of the variables, those furthest from a random one: a whole region is left free."""
+        order = [variables[int(self.rng.integers(len(variables)))]]
+        seen = set(order)
+        for one in order:  # it grows
+            new = sorted(self._around[one] - seen)
+            seen.update(new)
+            order += new
+        open_ones = set(variables)
+        order += sorted(open_ones - seen)
+        n = round(share * len(variables))
+        return sorted([v for v in order if v in open_ones][len(variables) - n :])
 
     def _solve(
         self, values: Sequence[int], held: Collection[int], asked: Collection[int]
