@@ -55,12 +55,13 @@ def values_in_order(x: T, places: tuple[int, ...], dims: tuple[int, ...]) -> T:
         if out is not None:
             x.memory.write(_write_values, out, x.tile, places, dims)
         return x.new(made, out)
+    told_bytes = made.tile_bytes * (len(holders_of_rows(t, dims, x.comm.rank)[0]) - 1)
     tile = traffic().perform(
         ElementExchange("values in order", t, made),
         _find_values,
         (x, places, dims, made),
         lambda: new_tile(x, made),
-        lambda: made.tile_bytes * (len(holders_of_rows(t, dims, x.comm.rank)[0]) - 1),
+        lambda: told_bytes,
     )
     return x.new(made, tile)
 
