@@ -80,6 +80,8 @@ class _Search:
         n_questions = max(1, network.aspects[0].shape[1]) if network.aspects else 1
         shares = [0.0] + [0.2] * (n_questions - 1) if network.aspects else [0.2]
         """Of variables that are held, by how many questions are open beside one."""
+        falls = [0.6] * n_questions
+        """How quickly fewer are held: quickly until elimination fails for the first time."""
         idle = tries = 0
         while idle < PATIENCE and self.work < self.most_work and open_ones:
             more = tries % n_questions if tries >= n_questions else 0
@@ -91,7 +93,7 @@ class _Search:
             found = self._solve(values, held, asked)
             if found is None:  # too tangled
                 idle += shares[more] >= 0.9
-                shares[more] = min(0.9, shares[more] * 1.3 + 0.02)
+                shares[more], falls[more] = min(0.9, shares[more] * 1.3 + 0.02), 0.93
                 continue
             if found.cost < cost:
                 values, cost, idle = list(found.values), found.cost, 0
@@ -101,7 +103,7 @@ class _Search:
                     values = list(found.values)
             if not held and len(asked) == n_questions:
                 break
-            shares[more] *= 0.93
+            shares[more] *= falls[more]
         return Solution(tuple(values), cost, 0)
 
     def _drawn(self, variables: Sequence[int], share: float) -> list[int]:
