@@ -129,7 +129,14 @@ N_FUNCTIONS = sample(5, of=500)
 def told_by_jax(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Gradients and losses, found once for all numbers of ranks."""
     file = tmp_path_factory.mktemp("jax") / "told.npz"
-    command = [sys.executable, "-m", "tests.programs.jax.gradients", file, "--n", str(N_FUNCTIONS)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.programs.jax.gradients",
+        str(file),
+        "--n",
+        f"{N_FUNCTIONS}",
+    ]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=3600
     )

@@ -63,7 +63,7 @@ def _beside_differences(
         straight = float(program(np, *program.arguments))
     if abs(value - straight) > 1e-9 * max(1, abs(value)):
         return f"{value}, not {straight}"
-    slope = sum(np.vdot(g, way) for g, way in zip(found, ways, strict=True))
+    slope = float(sum(np.vdot(g, way).real for g, way in zip(found, ways, strict=True)))
     sizes = (np.linalg.norm(g) * np.linalg.norm(w) for g, w in zip(found, ways, strict=True))
     size = max(1e-3, *map(float, sizes))
     SMOOTH.append(int(doubt <= 0.1 * NEAR * size))
