@@ -115,6 +115,7 @@ def main() -> None:
             comm.Barrier()
         start = time.monotonic()
         if how == "same":
+            comm.Barrier()  # all have imported redist; one that has not is not waited for
             pgas.ones((64, 64), type="{no}, {}")
         elif how == "fork":
             call_in_a_fork(comm)
