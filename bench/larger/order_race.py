@@ -21,6 +21,7 @@ from bench.report.report import Row, Table, Tables
 from redist.check.certify_memory import certify_memory, within_bounds
 from redist.offload.admission import content_edges
 from redist.offload.compile import compile_memory, least_memory
+from redist.offload.room import unlimited_bytes
 from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.lanes.run_graph import GraphRunner
@@ -164,20 +165,6 @@ def cases(n_tiles: int, n_layers: int, task_ps: int) -> list[Case]:
         Case("4 branches", four, 4, STALLS, 12 * TILE + 8 * RESULT),
         Case("gated MLP, half of its memory", mlp, 1, QUIET, max(least_memory(mlp)[0], half), True),
     ]
-
-
-def unlimited_bytes(tasks: TaskList) -> int:
-    """The most that tasks hold one after another if all that is given stays, and values go when unused."""
-    last = {tile: n for n, task in enumerate(tasks.tasks) for tile in (*task.reads, *task.makes)}
-    live = sum(tile.size_bytes for tile in tasks.tiles if tile.begins)
-    most = live
-    for n, task in enumerate(tasks.tasks):
-        live += sum(tasks.tiles[tile].size_bytes for tile in task.makes)
-        most = max(most, live + task.staging_bytes)
-        for tile in (*task.reads, *task.makes):
-            if last[tile] == n and not tasks.tiles[tile].begins:
-                live -= tasks.tiles[tile].size_bytes
-    return most
 
 
 class WaitingStore(MemoryStore):

@@ -33,7 +33,9 @@ class EinNode:
 
     ``operands`` are numbers of earlier nodes; ``~k`` is input k of the program. ``join`` is what is done
     element by element (``multiply``, ``add`` and other names that say whether it is linear), ``agg``
-    what is done with labels that are not kept. Labels of size 1 may be new in the result.
+    what is done with labels that are not kept. Labels of size 1 may be new in the result. It is priced by
+    ``worked_in``, if that is another dtype than that of the result: bf16 is multiplied as it is, and added
+    up in f32.
 
     >>> product = EinNode("ij,jk->ik", (~0, ~1), {"i": 4, "j": 8, "k": 2})
     >>> product.terms, product.kept, product.labels, product.shape
@@ -47,6 +49,7 @@ class EinNode:
     agg: str = "sum"
     dtype: DType = F32
     name: str = ""
+    worked_in: DType | None = None
 
     def __post_init__(self) -> None:
         terms, arrow, kept = self.notation.partition("->")

@@ -207,4 +207,4 @@ def _elem_fs(node: EinNode, device: DeviceCosts) -> int:
     else:
         kind = "map"
     known = {(one.kind, one.dtype): one.elem_fs for one in device.operations}
-    return known.get((kind, node.dtype.name), device.elem_fs)
+    return known.get((kind, (node.worked_in or node.dtype).name), device.elem_fs)

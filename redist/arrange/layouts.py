@@ -169,7 +169,7 @@ class _Planning:
         result = self._domain(value)
         key = (
             node.notation, node.join, node.agg, tuple(node.sizes[label] for label in node.labels),
-            tuple(map(id, operands)), id(result),
+            tuple(map(id, operands)), id(result), node.worked_in,
         )  # fmt: skip
         if key not in self._ways:
             found = list_strategies(node, operands, result)

@@ -25,7 +25,7 @@ from redist.arrange.price_book import (
     step_prices,
 )
 from redist.arrange.solving.network import FORBIDDEN, Costs
-from redist.arrange.strategies import compute_ps, kind_of
+from redist.arrange.strategies import compute_ps, rate_of
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis, prime_parts
 from redist.layout.cuts import Ints
@@ -82,7 +82,7 @@ def place_operation(
         time, n_bytes = _move(ways, term, t, topology)
         moving, received, touched = moving + time, received + n_bytes, touched + tile
         held = held + np.where(time > 0, np.minimum(tile, 2 * t.tile_bytes), 0)
-    elem_fs = device.of(kind_of(node), node.dtype.name)
+    elem_fs = device.of(*rate_of(node))
     total = moving + compute_ps(ways.tile_elems(node.labels), touched, elem_fs, device.byte_fs)
     if free_bytes is not None:
         total = total + np.where(held > free_bytes, FORBIDDEN, 0)

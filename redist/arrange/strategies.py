@@ -138,6 +138,11 @@ def kind_of(node: EinNode) -> str:
     return "copy" if node.join == "copy" and len(node.operands) == 1 else "map"
 
 
+def rate_of(node: EinNode) -> tuple[str, str]:
+    """The class of an operation and the name of the dtype by which it is priced."""
+    return kind_of(node), (node.worked_in or node.dtype).name
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Strategies:
     """The ways to do a node: types of its operands and result, and what the busiest device does."""
@@ -206,7 +211,7 @@ def list_strategies(
     n_bytes = result.tile_bytes()[made[chosen]]
     for domain, own in zip(operands, asked, strict=True):
         n_bytes = n_bytes + domain.tile_bytes()[own]
-    return Strategies(asked, made[chosen], work, n_bytes, kind_of(node), node.dtype.name)
+    return Strategies(asked, made[chosen], work, n_bytes, *rate_of(node))
 
 
 def _pending_operands(node: EinNode, operands: Sequence[TypeDomain]) -> list[tuple[int, ...]]:
@@ -249,4 +254,4 @@ def _cuts(rows: Ints, labels: str, domain: TypeDomain) -> Ints:
 def least_time_ps(node: EinNode, n_devices: int, device: DeviceCosts) -> int:
     """What a node takes at least, however it is cut: the work shared by all devices."""
     elems = math.prod(node.sizes[label] for label in node.labels)
-    return ceil_div(elems * device.of(kind_of(node), node.dtype.name), 1000 * n_devices)
+    return ceil_div(elems * device.of(*rate_of(node)), 1000 * n_devices)

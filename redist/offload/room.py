@@ -24,6 +24,25 @@ MemoryEvent = tuple[Literal["run", "load", "store", "keep", "drop", "free"], int
 to (``keep``: its source stays), or that has another copy of what is dropped."""
 
 
+def unlimited_bytes(tasks: TaskList) -> int:
+    """The most that place 0 holds without a limit, one task after another: what is made goes when unused.
+
+    >>> from redist.program.tasks import MemoryTask, MemoryTile
+    >>> tiles = MemoryTile(8, begins=(0,)), MemoryTile(4), MemoryTile(2, ends=(0,))
+    >>> unlimited_bytes(TaskList(tiles, (MemoryTask("a", (0,), (1,)), MemoryTask("b", (1,), (2,)))))
+    14
+    """
+    used = [{*task.reads, *task.makes, *task.updates} for task in tasks.tasks]
+    last = {tile: n for n, several in enumerate(used) for tile in several}
+    live = most = sum(tile.size_bytes for tile in tasks.tiles if tile.begins)
+    for n, task in enumerate(tasks.tasks):
+        live += sum(tasks.tiles[tile].size_bytes for tile in task.makes)
+        most = max(most, live + task.staging_bytes)
+        ended = (tasks.tiles[tile] for tile in used[n] if last[tile] == n)
+        live -= sum(tile.size_bytes for tile in ended if not tile.begins and not tile.ends)
+    return most
+
+
 class NoRoomError(Exception):
     """A place has no room, whatever leaves it."""
 

@@ -61,6 +61,8 @@ class Line:
         return linecache.getline(self.file, self.number).strip()
 
 
+AROUND = frozenset({"called", "checked", "anywhere"})
+"""Names of functions around another, ``function``: it is that one which users call."""
 _STANDS_AT: ContextVar[Line | None] = ContextVar("stands_at", default=None)
 
 
@@ -157,7 +159,7 @@ def _name_of(public: FrameType) -> str:
         if name == f"__array_{numpys}__":
             return f"numpy.{public.f_locals[numpys].__name__}()"
     inner: Any = public.f_locals.get("function")
-    if name in ("called", "checked", "anywhere") and hasattr(inner, "__name__"):  # around another
+    if name in AROUND and hasattr(inner, "__name__"):  # around another
         name, args = inner.__name__, public.f_locals.get("args", ())
         if name in ("__array_ufunc__", "__array_function__"):
             return f"numpy.{args[1].__name__}()"

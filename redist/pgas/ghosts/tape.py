@@ -17,7 +17,7 @@ from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.structures import LEAVES, found_in
 from redist.runtime.ranks.world import Comm
-from redist.text.call_site import Line, public_call, standing_at
+from redist.text.call_site import AROUND, Line, public_call, standing_at
 
 
 class TaskKind(Enum):
@@ -310,7 +310,7 @@ def _name_of(frame: FrameType | None) -> str:
     if frame is None:
         return "?"
     name = frame.f_code.co_name
-    wrapped = frame.f_locals.get("function") if name in ("checked", "anywhere", "called") else None
+    wrapped = frame.f_locals.get("function") if name in AROUND else None
     return name_of_operator(getattr(wrapped, "__name__", name))
 
 

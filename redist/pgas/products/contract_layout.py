@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.layout.dtype import DType
-from redist.pgas.kinds import array_dtype, computing, number_kind, promote
+from redist.pgas.kinds import array_dtype, computing, is_half, number_kind, promote, tile_dtype
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.shapes.diagonals import diagonal
 from redist.pgas.tiles.arranging import label_dims
@@ -152,7 +152,14 @@ class Product:
 
         notation, sizes = label_dims([t.shape for t in self.types], self.labels, self.lo)
         operands = tuple(~k for k in range(len(self.types)))
-        return EinNode(notation, operands, sizes, self.join, self.op, self.dtype)
+        made = self.dtype, "", worked_in(self.types)
+        return EinNode(notation, operands, sizes, self.join, self.op, *made)
+
+
+def worked_in(types: Sequence[ArrayType]) -> DType | None:
+    """The dtype of 16-bit floats that are multiplied as they are, and added up in f32; else None."""
+    first, *others = {t.dtype for t in types}
+    return None if others or not is_half(tile_dtype(first)) else first
 
 
 def sizes_of(terms: Iterable[tuple[Labels, Sequence[int]]]) -> dict[Hashable, int]:

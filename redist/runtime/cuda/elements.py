@@ -16,7 +16,7 @@ alike in all arrays become one, and a word finds its place in each by the stride
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -222,6 +222,55 @@ def width_of(dtypes: Sequence[str]) -> int:
     return WORD_BYTES // min(floats, default=2)
 
 
+# Parts of the texts of kernels. Leaves are numbered: array k is read at x<k>, o<k> is where it is read.
+
+
+def pointers(leaves: Sequence[str | None]) -> list[str]:
+    """Parameters of a kernel: arrays and numbers."""
+    return [f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)]
+
+
+def lying(arrays: Sequence[int], n_dims: int) -> list[str]:
+    """Parameters that say how arrays lie: sizes of dims, and for every array its steps."""
+    steps = (f"i64 s{k}_{d}" for k in arrays for d in range(n_dims))
+    return [*(f"i64 n{d}" for d in range(n_dims)), *steps]
+
+
+def offsets(arrays: Sequence[int], n_dims: int, number: str, width: int = 1) -> list[str]:
+    """Lines that find from the number ``left`` of an element, or of a word of some, where arrays have it."""
+    lines = []
+    for d in reversed(range(n_dims)):
+        lines.append(f"const i64 i{d} = left{f' % ({number})n{d}' if d else ''};")
+        scale = f" * {width}" if d == n_dims - 1 and width > 1 else ""
+        lines += [f"o{k} += i{d} * s{k}_{d}{scale};" for k in arrays]
+        lines += [f"left /= ({number})n{d};"] if d else []
+    return lines
+
+
+def reading(
+    leaves: Sequence[str | None],
+    inner: Mapping[int, int],
+    width: int,
+    at: Callable[[int, int], str],
+) -> tuple[list[str], list[str]]:
+    """Lines that read a word of every array, or an element of those that are stretched; what is read.
+
+    ``at(k, n)`` is the place of array k, from where n elements are read.
+    """
+    lines, given = [], []
+    for k, one in enumerate(leaves):
+        if one is None:
+            given.append(f"x{k}")
+        elif width > 1 and inner[k]:
+            pack = f"Pack<{ITEMS[one]}, {width}>"
+            lines.append(f"const {pack} p{k} = *(const {pack} *)(x{k} + {at(k, width)});")
+            given.append(f"p{k}.at[k]")
+        else:
+            lines.append(f"const {ITEMS[one]} p{k} = x{k}[{at(k, 1)}];")
+            given.append(f"p{k}")
+    return lines, given
+
+
 @lru_cache(maxsize=1024)
 def source_of(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...], width: int) -> str:
     """The text of a kernel: the dtypes of leaves (None: a number), and its steps.
@@ -231,7 +280,7 @@ def source_of(leaves: tuple[str | None, ...], steps: tuple[ElementStep, ...], wi
     ['const real v2 = rounded<Brain>(v0 + v1);', 'Pack<Brain, 8> made;']
     """
     out = ITEMS[steps[-1].dtype]
-    whole = [f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)]
+    whole = pointers(leaves)
     packs = [
         f"            const Pack<{ITEMS[one]}, {width}> p{k} ="
         f" ((const Pack<{ITEMS[one]}, {width}> *)x{k})[w];"
@@ -284,32 +333,11 @@ def strided_source_of(
     out = ITEMS[steps[-1].dtype]
     arrays = [k for k, one in enumerate(leaves) if one]
     by_number = dict(zip(arrays, inner, strict=True))
-    params = [
-        f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)
-    ]
-    params += [f"{out} *out", *(f"i64 n{d}" for d in range(n_dims))]
-    params += [f"i64 s{k}_{d}" for k in arrays for d in range(n_dims)]
-    lines = [
-        f"            i64 {', '.join(f'o{k} = 0' for k in arrays)};",
-        "            unsigned left = w;",
-    ]
-    for d in reversed(range(n_dims)):
-        at = "left" if d == 0 else f"left % (unsigned)n{d}"
-        lines.append(f"            const i64 i{d} = {at};")
-        scale = f" * {width}" if d == n_dims - 1 and width > 1 else ""
-        lines += [f"            o{k} += i{d} * s{k}_{d}{scale};" for k in arrays]
-        lines += [f"            left /= (unsigned)n{d};"] if d else []
-    given = []
-    for k, one in enumerate(leaves):
-        if one is None:
-            given.append(f"x{k}")
-        elif width > 1 and by_number[k]:
-            pack = f"Pack<{ITEMS[one]}, {width}>"
-            lines.append(f"            const {pack} p{k} = *(const {pack} *)(x{k} + o{k});")
-            given.append(f"p{k}.at[k]")
-        else:
-            lines.append(f"            const {ITEMS[one]} p{k} = x{k}[o{k}];")
-            given.append(f"p{k}")
+    params = [*pointers(leaves), f"{out} *out", *lying(arrays, n_dims)]
+    lines = [f"i64 {', '.join(f'o{k} = 0' for k in arrays)};", "unsigned left = w;"]
+    lines += offsets(arrays, n_dims, "unsigned", width)
+    reads, given = reading(leaves, by_number, width, lambda k, _: f"o{k}")
+    lines = [f"            {line}" for line in (*lines, *reads)]
     return f"""{element_of(leaves, steps)}
 extern "C" __global__ void strided(i64 n, {", ".join(params)})
 {{

@@ -19,11 +19,14 @@ import numpy as np
 
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.elements import (
-    ITEMS,
     MOST_STRIDED,
     WORD_BYTES,
     ElementStep,
     element_of,
+    lying,
+    offsets,
+    pointers,
+    reading,
     width_of,
 )
 from redist.runtime.cuda.loops import n_processors, run_loop
@@ -97,27 +100,16 @@ def rows_source_of(
     arrays = [k for k, one in enumerate(leaves) if one]
     along = dict(zip(arrays, inner, strict=True))
     params = [
-        f"const {ITEMS[one]} *x{k}" if one else f"double x{k}" for k, one in enumerate(leaves)
+        *pointers(leaves),
+        "float *out",
+        *lying(arrays, n_dims),
+        *(f"i64 t{k}" for k in arrays),
     ]
-    params += ["float *out", *(f"i64 n{d}" for d in range(n_dims))]
-    params += [f"i64 s{k}_{d}" for k in arrays for d in range(n_dims)]
-    params += [f"i64 t{k}" for k in arrays]
     lines = [f"i64 {', '.join(f'o{k} = 0' for k in arrays)}, left = row;"]
-    for d in reversed(range(n_dims)):
-        lines.append(f"const i64 i{d} = {'left' if d == 0 else f'left % n{d}'};")
-        lines += [f"o{k} += i{d} * s{k}_{d};" for k in arrays]
-        lines += [f"left /= n{d};"] if d else []
-    reads, given = [], []
-    for k, one in enumerate(leaves):
-        if one is None:
-            given.append(f"x{k}")
-        elif width > 1 and along[k]:
-            pack = f"Pack<{ITEMS[one]}, {width}>"
-            reads.append(f"const {pack} p{k} = *(const {pack} *)(x{k} + o{k} + w * {width});")
-            given.append(f"p{k}.at[k]")
-        else:
-            reads.append(f"const {ITEMS[one]} p{k} = x{k}[o{k} + w * t{k}];")
-            given.append(f"p{k}")
+    lines += offsets(arrays, n_dims, "i64")
+    reads, given = reading(
+        leaves, along, width, lambda k, n: f"o{k} + w * {n}" if n > 1 else f"o{k} + w * t{k}"
+    )
     inside = "\n                ".join(reads)
     return f"""{element_of(leaves, steps)}
 extern "C" __global__ void rows(i64 n, i64 words, {", ".join(params)})

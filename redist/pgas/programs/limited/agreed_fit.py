@@ -224,6 +224,10 @@ class AgreedFit:
         tiles = argument_tiles(arrays, self.fitter.captured, self.far)
         return [replace(one, is_new=one.number in self.passing) for one in tiles]
 
+    def unlimited_bytes(self, arrays: Sequence[Tiled]) -> int:
+        """**Local.** What this rank would take without a limit."""
+        return self.fitter.whole.unlimited_bytes(self.arguments(arrays), self.peaks.best)
+
     def note_new(self, arrays: Sequence[Tiled], away: Mapping[int, int]) -> None:
         """**Local.** Note which arguments were put ``away`` for an earlier call, and are in memory now."""
         here = [one.number for one in self.arguments(arrays) if not one.place]

@@ -11,6 +11,7 @@ from redist.errors import NoPlanError
 from redist.offload.admission import content_edges
 from redist.offload.clock import ClockedRun, clock
 from redist.offload.compile import compile_memory, least_memory
+from redist.offload.room import unlimited_bytes
 from redist.pgas.ghosts.tape import COLLECTIVE, Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.programs.capture import Capture
@@ -184,22 +185,11 @@ class MemoryFitter:
         known = self.captured, self.made_bytes, peaks
         return [staging_of(task, *known) for task in self.listed.tasks]
 
-    def unlimited_bytes(self) -> int:
-        """**Local.** What tiles take without a limit: arguments stay, values go after their last use."""
-        tasks = [(task, {*self.listed.makes_of(task)}) for task in self.listed.tasks]
-        last = {
-            one: n
-            for n, (task, new) in enumerate(tasks)
-            for one in (*task.reads, *task.writes, *new)
-        }
-        made = {one for _, new in tasks for one in new}
-        live = most = sum(self.sizes.get(one, 0) for one in self.tile_of if one not in made)
-        for n, (task, new) in enumerate(tasks):
-            live += sum(self.sizes.get(one, 0) for one in new)
-            most = max(most, live)
-            gone = {one for one in (*task.reads, *task.writes, *new) if last[one] == n}
-            live -= sum(self.sizes.get(one, 0) for one in gone & made - self.in_memory)
-        return most
+    def unlimited_bytes(
+        self, arguments: Sequence[ArgumentTile], peaks: Mapping[MoveEnds, int]
+    ) -> int:
+        """**Local.** What the tasks take without a limit, all arguments in memory."""
+        return unlimited_bytes(self._listed(arguments, self.tasks_for(peaks), {}))
 
     def tasks_for(self, peaks: Mapping[MoveEnds, int]) -> tuple[MemoryTask, ...]:
         """**Local.** The tasks, wherever arguments lie."""

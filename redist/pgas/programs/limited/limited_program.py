@@ -91,7 +91,7 @@ def _with_times(listed: ListedTasks, laid: LaidOut) -> ListedTasks:
         with suppress(RequestError):  # of several meshes: all ranks see that
             costs = costs or costs_of(decided.recorder, laid.comm)  # none where nothing moves
             for one in decided.recorder.calls:
-                node_ps[one.node] += costs.run_ps(one)
+                node_ps[one.node] += costs.work_ps(one)
     byte_fs = device_costs(laid.tidied.captured.on_device).byte_fs
     last = {task.node: task for task in listed.tasks}
 
@@ -131,9 +131,6 @@ class LimitedProgram(Compiled):
         judge(captured.tasks, self.tasks, captured.inputs, kept, roots)
         listed = _with_times(list_tasks(self.tasks, captured), laid)
         self.fitter = CutFitter(MemoryFitter(listed, captured))
-        whole_bytes = most_of(comm, [self.fitter.whole.unlimited_bytes()])[0]
-        plan = None if laid.decided is None else laid.decided.plan
-        self.unlimited_bytes = whole_bytes if plan is None else plan.peak_bytes
         peaks = peaks_of(self.tasks, comm)
         self.fitter.whole.staging(peaks.best)  # all is known that tasks take
         far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
@@ -173,7 +170,7 @@ class LimitedProgram(Compiled):
 
     def plan(self, given: Sequence[Tiled]) -> ProgramPlan:
         """**Collective.** Its layouts as a value, with memory and times of what runs."""
-        graph, fitted, least = self._told(given)
+        graph, fitted, least, alone = self._told(given)
         moved = fitted.graph.moved_bytes
         return replace(
             make_program_plan(graph, self.decided),
@@ -181,16 +178,18 @@ class LimitedProgram(Compiled):
             least_bytes=least,
             time_ps=fitted.clocked.time_ps,
             peak_bytes=fitted.bound_bytes,
-            unlimited_bytes=self.unlimited_bytes,
+            unlimited_bytes=alone,
             loaded_bytes=moved["load"],
             stored_bytes=moved["store"],
         )
 
-    def _told(self, given: Sequence[Tiled]) -> tuple[ProgramGraph, FittedProgram, int]:
-        """**Collective.** Its graph, how it fits now, and the least limit that would do."""
-        fitted, least = self.agreed.look(self.arrays(given))
-        lines = memory_lines(fitted, self.limit.limit_bytes, least, self.unlimited_bytes)
-        return replace(super().graph(given), memory=lines), fitted, least
+    def _told(self, given: Sequence[Tiled]) -> tuple[ProgramGraph, FittedProgram, int, int]:
+        """**Collective.** Its graph, how it fits now, the least limit that would do; what it takes else."""
+        arrays = self.arrays(given)
+        fitted, least = self.agreed.look(arrays)
+        alone = most_of(self.comm, [self.agreed.unlimited_bytes(arrays)])[0]
+        lines = memory_lines(fitted, self.limit.limit_bytes, least, alone)
+        return replace(super().graph(given), memory=lines), fitted, least, alone
 
     # Fitting
 

@@ -23,6 +23,7 @@ from redist.pgas.ghosts.traffic import Exchanger, GhostTraffic
 from redist.pgas.global_array import Array
 from redist.pgas.kinds import tile_dtype
 from redist.pgas.products.contract import contract
+from redist.pgas.products.contract_layout import worked_in
 from redist.pgas.programs.planning.recorder import CallRecorder, ProgramCall
 from redist.pgas.structures import found_in
 from redist.pgas.tiles.arranging import Types, arranging
@@ -114,20 +115,6 @@ class ProgramCosts:
             return self.touch_ps((*one.types, *one.made))
         return node_time_ps(node, one.wanted, one.made[0], self.device)
 
-    def run_ps(self, one: ProgramCall) -> int:
-        """The same, of a product of 16-bit floats as quickly as they are multiplied.
-
-        Layouts are planned with the f32 dtype of its result, which is the same for all of them.
-        """
-        found = self.work_ps(one)
-        names = {t.dtype.name for t in one.types}
-        if one.call.function is not contract or not names < {"bf16", "f16"}:
-            return found
-        narrow, wide = (
-            self.device.of("product", name) for name in (*names, one.made[0].dtype.name)
-        )
-        return found * narrow // wide
-
     def touch_ps(self, types: Sequence[ArrayType]) -> int:
         """What it takes to read or write the tiles of these types once."""
         return ceil_div(sum(t.tile_bytes for t in types) * self.device.byte_fs, 1000)
@@ -139,9 +126,11 @@ def ein_node(one: ProgramCall) -> EinNode | None:
     if form is None:
         return None
     (made,) = one.made
+    is_product = one.call.function is contract
     return EinNode(
-        form.notation, one.operands, form.sizes, form.join, form.agg, made.dtype, one.call.name
-    )
+        form.notation, one.operands, form.sizes, form.join, form.agg, made.dtype, one.call.name,
+        worked_in(one.types) if is_product else None,
+    )  # fmt: skip
 
 
 def plan_calls(
