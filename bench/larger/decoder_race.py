@@ -54,12 +54,15 @@ def run(
     """Measure on one rank; needs CuPy and PyTorch, and accelerate for its row.
 
     parts: of first (a batch of sequences), link (one sequence), lora; limits: shares of the memory, if
-    others; rivals: of torch, accelerate, plain.
+    others, each with the parts that sequences are cut into, as in 0.25/1,0.1/2; rivals: of torch,
+    accelerate, plain.
     """
     need_gpu()
     sizes = [layers, width, hidden, heads, groups, vocabulary]
     options: dict[str, Any] = {"sizes": sizes, "batch": [sequences, tokens], "repeat": repeat}
-    more = {"rivals": rivals.split(","), "limits": [float(one) for one in limits.split(",") if one]}
+    cuts = [one.split("/") for one in limits.split(",") if one]
+    shares = [(float(share), int(n_cut)) for share, n_cut in cuts]
+    more: dict[str, Any] = {"rivals": rivals.split(","), "limits": shares}
     start = on_ranks(1, one_thread=False)
     asked = parts.split(",")
     return table(found_by(start, "bench.larger.decoder_race", parts=asked, **options, **more))
@@ -67,7 +70,7 @@ def run(
 
 def measure(
     parts: list[str], sizes: list[int], batch: list[int], repeat: int, rivals: list[str],
-    limits: list[float],
+    limits: list[tuple[float, int]],
 ) -> dict[str, Any]:  # fmt: skip
     """**Local.** All parts, one after another."""
     shape = Shape(*sizes)
@@ -154,10 +157,9 @@ class Race:
         self.rows: list[dict[str, Any]] = []
         self.want: list[Any] = []
 
-    def all_ways(self, rivals: list[str], limits: list[float]) -> list[dict[str, Any]]:
+    def all_ways(self, rivals: list[str], limits: list[tuple[float, int]]) -> list[dict[str, Any]]:
         """**Local.** The rows of this part."""
-        known = LIMITS[self.what]
-        shares = {share: known.get(share, 1) for share in limits} or known
+        shares = limits or list(LIMITS[self.what].items())
         n_parts = 2 if self.what == LORA else 1
         values = Values(self.shape, self.what, self.batch, n_parts)
         alone: Any = pgas.program(cache=False)(values.function)
@@ -183,7 +185,7 @@ class Race:
                 self._guard(TORCH, lambda: self._torch(values, base))
             if "accelerate" in rivals:
                 self._guard(ACCELERATE, lambda: self._accelerate(values, base))
-        for share, n_cut in shares.items():
+        for share, n_cut in shares:
             self._guard(f"within {share:.0%}", partial(self._within, share, n_cut, peak, base))
         return self.rows
 

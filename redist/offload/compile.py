@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
+
 from redist.errors import NoPlanError, RequestError
 from redist.offload.room import MemoryEvent
 from redist.offload.walks import best_walk, walks_of
 from redist.program.memory_graph import Credit, MemoryGraph, MemoryPlace, Residency, Vertex
-from redist.program.tasks import MemoryTask, TaskList
+from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 
 # The least limit for which there is a memory graph, and the error that names it.
 
@@ -23,22 +25,57 @@ def least_memory(listed: TaskList) -> tuple[int, str]:
     All else can leave while a task runs: so it is the largest task, or what lies there at the beginning or
     at the end.
     """
-    fixed = {number for number, tile in enumerate(listed.tiles) if tile.is_fixed}
-    sizes = [tile.size_bytes for tile in listed.tiles]
-    held = sum(sizes[number] for number in fixed)
-    begin = sum(tile.size_bytes for tile in listed.tiles if 0 in tile.begins)
-    end = sum(tile.size_bytes for tile in listed.tiles if 0 in tile.ends)
-    needs = [
-        held + task.staging_bytes + sum([sizes[n] for n in task.tiles if n not in fixed])
-        for task in listed.tasks
-    ]
-    most = max(needs, default=0)
-    if begin >= max(most, end):
-        return begin, f"arguments take {begin} bytes"
-    if end >= most:
-        return end, f"results take {end} bytes"
-    number = needs.index(most)
-    return most, f"task {number} ({listed.tasks[number].name!r}) works on {most} bytes"
+    return MemoryNeeds(listed).least()
+
+
+class MemoryNeeds:
+    """What :func:`least_memory` says of tasks whose tiles change one by one.
+
+    >>> listed = TaskList((MemoryTile(8, (0,), (0,)), MemoryTile(2)), (MemoryTask("a", (), (1,)),))
+    >>> needs = MemoryNeeds(listed)
+    >>> before = needs.least()[0]
+    >>> needs.change(0, MemoryTile(8, (1,), (1,)))
+    >>> before, needs.least()[0]
+    (8, 2)
+    """
+
+    def __init__(self, listed: TaskList) -> None:
+        self._tasks, self._tiles = listed.tasks, list(listed.tiles)
+        self._held = self._begin = self._end = 0
+        self._own = np.array([task.staging_bytes for task in listed.tasks], np.int64)
+        """By task: what it stages, and its tiles that are not fixed."""
+        self._users: list[list[int]] = [[] for _ in listed.tiles]
+        for number, task in enumerate(listed.tasks):
+            for tile in task.tiles:
+                self._users[tile].append(number)
+        for number in range(len(self._tiles)):
+            self._count(number, 1)
+
+    def change(self, number: int, tile: MemoryTile) -> None:
+        """Put another tile in the place of one."""
+        self._count(number, -1)
+        self._tiles[number] = tile
+        self._count(number, 1)
+
+    def _count(self, number: int, sign: int) -> None:
+        tile = self._tiles[number]
+        n_bytes = sign * tile.size_bytes
+        if tile.is_fixed:
+            self._held += n_bytes
+        else:
+            self._own[self._users[number]] += n_bytes
+        self._begin += n_bytes if 0 in tile.begins else 0
+        self._end += n_bytes if 0 in tile.ends else 0
+
+    def least(self) -> tuple[int, str]:
+        """The least limit, and why."""
+        number = int(self._own.argmax()) if len(self._own) else 0
+        most = self._held + int(self._own[number]) if len(self._own) else 0
+        if self._begin >= max(most, self._end):
+            return self._begin, f"arguments take {self._begin} bytes"
+        if self._end >= most:
+            return self._end, f"results take {self._end} bytes"
+        return most, f"task {number} ({self._tasks[number].name!r}) works on {most} bytes"
 
 
 def no_plan(listed: TaskList, places: Sequence[MemoryPlace]) -> NoPlanError:

@@ -13,9 +13,10 @@ import pytest
 from proofs.evidence.memory_runs import run_in_some_order
 from redist.check.certify_memory import certify_memory
 from redist.errors import NoPlanError
-from redist.offload.compile import compile_memory, least_memory
+from redist.offload.compile import MemoryNeeds, compile_memory, least_memory
 from redist.offload.orders import orders_of, tasks_before
 from redist.program.memory_graph import MemoryPlace
+from redist.program.tasks import TaskList
 from tests.offload.random_tasks import random_places, random_tasks
 from tests.tiers import sample
 
@@ -60,6 +61,17 @@ def test_the_least_limit_does_and_one_less_does_not() -> None:
         with pytest.raises(NoPlanError, match=str(least)) as refused:
             compile_memory(tasks, _memory(least - 1))
         assert refused.value.least_bytes == least
+
+
+def test_needs_follow_tiles_that_change() -> None:
+    rng = random.Random(9)
+    for _ in range(sample(30, of=300)):
+        tasks = random_tasks(rng)
+        needs, tiles = MemoryNeeds(tasks), list(tasks.tiles)
+        for number in [n for n, tile in enumerate(tiles) if tile.begins]:
+            tiles[number] = rng.choice([tile for tile in tiles if tile.begins])
+            needs.change(number, tiles[number])
+            assert needs.least() == least_memory(TaskList(tuple(tiles), tasks.tasks))
 
 
 def test_the_least_limit_of_a_store_does_and_one_less_does_not() -> None:

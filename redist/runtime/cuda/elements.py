@@ -16,6 +16,7 @@ alike in all arrays become one, and a word finds its place in each by the stride
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,9 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.loops import n_processors, run_loop
-from redist.runtime.cuda.strides import joined_dims, steps_in
+from redist.runtime.cuda.strides import WORD_BYTES, Lies, joined_dims, lies_of, stretched
 
 EXPRESSIONS: dict[str, str] = {
     "absolute": "fabs({0})", "add": "{0} + {1}", "arccos": "acos({0})", "arccosh": "acosh({0})",
@@ -52,7 +52,6 @@ TRUTHS = frozenset(
 ITEMS = {"bool": "unsigned char", "float16": "Half", "bfloat16": "Brain", "float32": "float",
          "float64": "double"}  # fmt: skip
 """The types of elements in memory, by NumPy's names."""
-WORD_BYTES = 16
 N_THREADS = 256
 MOST_STRIDED = 6
 """Arrays that lie by strides have no more dims, once neighbours are joined."""
@@ -159,61 +158,87 @@ def can_fuse(name: str, dtypes: Sequence[np.dtype[Any]]) -> bool:
     return name in EXPRESSIONS and all(one.name in ITEMS for one in dtypes)
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel for operands that lie in one way, with its arguments before and after theirs."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    source: str
+    name: str
+    n_blocks: int
+    head: tuple[np.int64, ...]
+    tail: tuple[np.int64, ...] = ()
+
+    def run(self, operands: Sequence[Any], lies: Lies) -> Any:
+        """**Local.** Start it; a new array of what it makes."""
+        import cupy
+
+        out = cupy.empty(self.shape, self.dtype)
+        if out.size:
+            given = [
+                np.float64(one) if lying is None else np.uintp(one.data.ptr)
+                for one, lying in zip(operands, lies, strict=True)
+            ]
+            run_loop(
+                self.source,
+                self.name,
+                self.n_blocks,
+                N_THREADS,
+                *self.head,
+                *given,
+                out,
+                *self.tail,
+            )
+        return out
+
+
+def words_of(*numbers: int) -> tuple[np.int64, ...]:
+    """Whole numbers as arguments of a kernel."""
+    return tuple(map(np.int64, numbers))
+
+
 def run_steps(leaves: Sequence[Any], steps: Sequence[ElementStep]) -> Any:
     """**Local.** The result of the last step, in a new array; None if shapes do not fit together.
 
     Leaves are arrays of a GPU, and real numbers; values are numbered after them.
     """
-    arrays = [one for one in leaves if is_device(one)]
-    numbers = [one for one in leaves if not is_device(one)]
-    if not arrays or any(isinstance(one, complex) or np.ndim(one) for one in numbers):
+    lies = lies_of(leaves)
+    launch = None if lies is None else _launch(lies, tuple(steps), n_processors())
+    return None if lies is None or launch is None else launch.run(leaves, lies)
+
+
+@lru_cache(maxsize=4096)
+def _launch(lies: Lies, steps: tuple[ElementStep, ...], processors: int) -> Launch | None:
+    """The kernel of some steps; None where shapes do not fit together, or lie in a way that none takes."""
+    shape = stretched(lies)
+    if shape is None:
         return None
-    try:
-        shape = np.broadcast_shapes(*(one.shape for one in arrays))
-    except ValueError:
-        return None
-    import cupy
-
-    out = cupy.empty(shape, np.dtype(steps[-1].dtype))
-    n = int(out.size)
-    if not n:
-        return out
-    kinds = tuple(one.dtype.name if is_device(one) else None for one in leaves)
-    given = [one if is_device(one) else float(one) for one in leaves]
-    aligned = all(one.data.ptr % WORD_BYTES == 0 for one in (*arrays, out))
-    width = width_of([*filter(None, kinds), steps[-1].dtype]) if aligned else 1
-    if any(one.shape != shape or not one.flags.c_contiguous for one in arrays):
-        return out if _run_strided(given, kinds, steps, width, out) else None
-    source = source_of(kinds, tuple(steps), width)
-    words = -(-n // width)
-    blocks = min(-(-words // N_THREADS), BLOCKS_EACH * n_processors())
-    run_loop(source, "elements", blocks, N_THREADS, n, *given, out)
-    return out
-
-
-def _run_strided(
-    leaves: Sequence[Any], kinds: tuple[str | None, ...], steps: Sequence[ElementStep], width: int, out: Any
-) -> bool:  # fmt: skip
-    """**Local.** Fill ``out`` from views and arrays that are stretched to it; False if it is too large."""
-    arrays = [one for one, kind in zip(leaves, kinds, strict=True) if kind]
-    sizes, strides = joined_dims(out.shape, [steps_in(one, out.shape) for one in arrays])
-    inner = tuple(one[-1] for one in strides)
-    whole = sizes[-1] % width == 0 and all(
-        one in (0, 1) and (one == 0 or all(step % width == 0 for step in steps_of[:-1]))
-        for one, steps_of in zip(inner, strides, strict=True)
+    arrays = [one for one in lies if one is not None]
+    kinds = tuple(None if one is None else one.dtype.name for one in lies)
+    dtype, n = np.dtype(steps[-1].dtype), math.prod(shape)
+    width = (
+        width_of([*filter(None, kinds), dtype.name]) if all(one.in_words for one in arrays) else 1
     )
-    width = width if whole else 1
-    words = int(out.size) // width
-    if words >= 2**31 or len(sizes) > MOST_STRIDED:
-        return False
-    places = [(*sizes[:-1], sizes[-1] // width), *strides]
-    source = strided_source_of(kinds, tuple(steps), width, len(sizes), inner)
-    blocks = min(-(-words // N_THREADS), BLOCKS_EACH * n_processors())
-    given = [
-        np.uintp(one.data.ptr) if kind else one for one, kind in zip(leaves, kinds, strict=True)
-    ]
-    run_loop(source, "strided", blocks, N_THREADS, words, *given, out, *sum(map(tuple, places), ()))
-    return True
+    tail: tuple[np.int64, ...] = ()
+    if all(one.shape == shape and one.is_contiguous for one in arrays):
+        source, name, n_items = source_of(kinds, steps, width), "elements", n
+        words = -(-n // width)
+    else:
+        sizes, strides = joined_dims(shape, [one.steps_in(shape) for one in arrays])
+        inner = tuple(one[-1] for one in strides)
+        whole = sizes[-1] % width == 0 and all(
+            one in (0, 1) and (one == 0 or all(step % width == 0 for step in steps_of[:-1]))
+            for one, steps_of in zip(inner, strides, strict=True)
+        )
+        width = width if whole else 1
+        words = n_items = n // width
+        if words >= 2**31 or len(sizes) > MOST_STRIDED:
+            return None
+        source, name = strided_source_of(kinds, steps, width, len(sizes), inner), "strided"
+        tail = words_of(*sizes[:-1], sizes[-1] // width, *(step for one in strides for step in one))
+    n_blocks = min(-(-words // N_THREADS), BLOCKS_EACH * processors)
+    return Launch(shape, dtype, source, name, n_blocks, words_of(n_items), tail)
 
 
 def width_of(dtypes: Sequence[str]) -> int:

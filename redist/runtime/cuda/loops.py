@@ -9,6 +9,7 @@ import numpy as np
 
 from redist.runtime.copies.gpu_arrays import is_device
 
+WORDS = (np.int64, np.float64, np.uintp)
 PLAIN_SHARED_BYTES, MOST_SHARED_BYTES = 48 * 1024, 220 * 1024
 """What a block may take of a processor's memory without asking, and with; blocks side by side share it."""
 ROUNDED = "-fmad=false"
@@ -56,6 +57,8 @@ def run_loop(
 
 def _as_word(value: Any) -> Any:
     """Numbers as loops take them: of eight bytes each."""
+    if value.__class__ in WORDS:
+        return value
     if isinstance(value, (bool, int, np.integer)):
         return np.int64(value)
     return np.float64(value) if isinstance(value, (float, np.floating)) else value

@@ -39,8 +39,6 @@ class OnStream:
 
     def is_done(self) -> bool:
         """**Local.** Whether the GPU has come to the event, or can never come: :meth:`wait` says which."""
-        if self._event.done:
-            return True
         import cupy
 
         return bool(cupy.cuda.runtime.eventQuery(self._event.ptr) != NOT_READY)

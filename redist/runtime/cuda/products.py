@@ -25,6 +25,8 @@ CUDA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
 """CUDA_R_32F, CUDA_R_16F and CUDA_R_16BF, by NumPy's names."""
 ADDED_IN_F32, ANY_ALGORITHM = 68, -1
 """CUBLAS_COMPUTE_32F and CUBLAS_GEMM_DEFAULT."""
+ONE, ZERO = np.ones((), np.float32), np.zeros((), np.float32)
+"""What cuBLAS multiplies products by, and what was there before: it reads them from memory."""
 
 
 def multiply_on_gpu(x: Any, y: Any, dtype: np.dtype[Any]) -> Any:
@@ -37,7 +39,8 @@ def multiply_on_gpu(x: Any, y: Any, dtype: np.dtype[Any]) -> Any:
         return None
     if not hasattr(getattr(x, "data", None), "ptr"):  # a ghost, or NumPy's in the place of CuPy's
         return None
-    if x.dtype != y.dtype or x.dtype.itemsize != 2 or x.dtype.name not in CUDA_TYPES:
+    own, made = _cuda_type(x.dtype), _cuda_type(dtype)
+    if x.dtype != y.dtype or x.dtype.itemsize != 2 or own is None:
         return None
     if dtype not in (x.dtype, np.float32) or not (x.size and y.size):
         return None
@@ -46,22 +49,26 @@ def multiply_on_gpu(x: Any, y: Any, dtype: np.dtype[Any]) -> Any:
     (x, x_turned, x_line), (y, y_turned, y_line) = as_lines(x), as_lines(y)
     (m, k), n = x.shape[-2:], y.shape[-1]
     out = cupy.empty((*x.shape[:-1], n), dtype)
-    one, zero = np.ones((), np.float32), np.zeros((), np.float32)
-    own, made = CUDA_TYPES[x.dtype.name], CUDA_TYPES[dtype.name]
     handle = cupy.cuda.device.get_cublas_handle()
-    given = y_turned, x_turned, n, m, k, one.ctypes.data
+    given = y_turned, x_turned, n, m, k, ONE.ctypes.data
     if x.ndim == 2:
         library.gemmEx(
             handle, *given, y.data.ptr, own, y_line, x.data.ptr, own, x_line,
-            zero.ctypes.data, out.data.ptr, made, n, ADDED_IN_F32, ANY_ALGORITHM,
+            ZERO.ctypes.data, out.data.ptr, made, n, ADDED_IN_F32, ANY_ALGORITHM,
         )  # fmt: skip
         return out
     library.gemmStridedBatchedEx(
         handle, *given, y.data.ptr, own, y_line, stack_step(y), x.data.ptr, own, x_line, stack_step(x),
-        zero.ctypes.data, out.data.ptr, made, n, m * n, out.size // (m * n), ADDED_IN_F32,
+        ZERO.ctypes.data, out.data.ptr, made, n, m * n, out.size // (m * n), ADDED_IN_F32,
         ANY_ALGORITHM,
     )  # fmt: skip
     return out
+
+
+@lru_cache(maxsize=64)
+def _cuda_type(dtype: np.dtype[Any]) -> int | None:
+    """CUDA's number of a dtype that a product may have."""
+    return CUDA_TYPES.get(dtype.name)
 
 
 def as_lines(x: Any) -> tuple[Any, int, int]:
@@ -75,14 +82,23 @@ def as_lines(x: Any) -> tuple[Any, int, int]:
     >>> as_lines(a[:, ::2])[0].flags.c_contiguous
     True
     """
-    (rows, columns), (down, across) = x.shape[-2:], x.strides[-2:]
-    if _one_step(x) is not None:
+    found = _lines_of(x.shape, x.strides, x.itemsize)
+    return (x.copy(order="C"), 0, x.shape[-1]) if found is None else (x, *found)
+
+
+@lru_cache(maxsize=4096)
+def _lines_of(
+    shape: tuple[int, ...], strides: tuple[int, ...], size: int
+) -> tuple[int, int] | None:
+    """Whether matrices lie by columns, and from one line to the next; None if they lie in another way."""
+    (rows, columns), (down, across) = shape[-2:], strides[-2:]
+    if _one_step(shape, strides) is not None:
         by_rows, by_columns = (rows, down, columns, across), (columns, across, rows, down)
         for turned, lines in enumerate((by_rows, by_columns)):
-            found = _leading(*lines, x.itemsize)
+            found = _leading(*lines, size)
             if found is not None:
-                return x, turned, found
-    return x.copy(order="C"), 0, columns
+                return turned, found
+    return None
 
 
 def _leading(n_lines: int, step: int, n: int, within: int, size: int) -> int | None:
@@ -96,15 +112,15 @@ def _leading(n_lines: int, step: int, n: int, within: int, size: int) -> int | N
 
 def stack_step(x: Any) -> int:
     """From one matrix of a stack to the next, in elements."""
-    step = _one_step(x)
+    step = _one_step(x.shape, x.strides)
     assert step is not None
     return step // int(x.itemsize)
 
 
-def _one_step(x: Any) -> int | None:
+def _one_step(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
     """From one matrix of a stack to the next, in bytes, if that is the same everywhere."""
-    sizes, strides = x.shape[:-2], x.strides[:-2]
-    steps = [(n, step) for n, step in zip(sizes, strides, strict=True) if n > 1]
+    sizes = zip(shape[:-2], strides[:-2], strict=True)
+    steps = [(n, step) for n, step in sizes if n > 1]
     if not steps:
         return 0
     for (_, outer), (n, inner) in pairwise(steps):

@@ -11,31 +11,32 @@ threads put together what they have, half as many in each round. The order is th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.elements import (
     MOST_STRIDED,
-    WORD_BYTES,
+    N_THREADS,
     ElementStep,
+    Launch,
     element_of,
     lying,
     offsets,
     pointers,
     reading,
     width_of,
+    words_of,
 )
-from redist.runtime.cuda.loops import n_processors, run_loop
-from redist.runtime.cuda.strides import joined_dims, steps_in
+from redist.runtime.cuda.loops import n_processors
+from redist.runtime.cuda.strides import Lies, joined_dims, lies_of, stretched
 
 TOGETHER = {"sum": "{0} + {1}", "max": "largest({0}, {1})", "min": "least({0}, {1})"}
 """How two values of a row become one."""
 FIRST = {"sum": "0", "max": "-1.0f / 0.0f", "min": "1.0f / 0.0f"}
-N_THREADS = 256
 BLOCKS_EACH = 8
 """A processor works on no more rows at a time."""
 LEAST_ROW = 64
@@ -47,44 +48,42 @@ def run_rows(leaves: Sequence[Any], steps: Sequence[ElementStep], op: str, keepd
 
     Leaves are arrays of a GPU, and real numbers, as in :func:`~redist.runtime.cuda.elements.run_steps`.
     """
-    arrays = [one for one in leaves if is_device(one)]
-    numbers = [one for one in leaves if not is_device(one)]
-    if not arrays or any(isinstance(one, complex) or np.ndim(one) for one in numbers):
-        return None
-    shape = np.broadcast_shapes(*(one.shape for one in arrays))
+    lies = lies_of(leaves)
+    launch = None if lies is None else _launch(lies, tuple(steps), op, keepdims, n_processors())
+    return None if lies is None or launch is None else launch.run(leaves, lies)
+
+
+@lru_cache(maxsize=1024)
+def _launch(
+    lies: Lies, steps: tuple[ElementStep, ...], op: str, keepdims: bool, processors: int
+) -> Launch | None:
+    """The kernel of some rows; None where there is none."""
+    shape = stretched(lies)
     if not shape or shape[-1] < LEAST_ROW or 0 in shape or steps[-1].dtype != "float32":
         return None
-    import cupy
-
-    kinds = tuple(one.dtype.name if is_device(one) else None for one in leaves)
+    arrays = [one for one in lies if one is not None]
+    kinds = tuple(None if one is None else one.dtype.name for one in lies)
     if "float64" in kinds:
         return None
-    places = [steps_in(one, shape) for one in arrays]
+    places = [one.steps_in(shape) for one in arrays]
     sizes, strides = joined_dims(shape[:-1], [one[:-1] for one in places])
     inner = tuple(one[-1] for one in places)
     if len(sizes) > MOST_STRIDED:
         return None
     width = width_of(list(filter(None, kinds)))
-    in_words = shape[-1] % width == 0 and all(
-        one.data.ptr % WORD_BYTES == 0
-        and along in (0, 1)
-        and all(step % width == 0 for step in lines)
+    whole = shape[-1] % width == 0 and all(
+        one.in_words and along in (0, 1) and all(step % width == 0 for step in lines)
         for one, along, lines in zip(arrays, inner, strides, strict=True)
         if along
     )
-    width = width if in_words else 1
-    out = cupy.empty((*shape[:-1], *([1] if keepdims else [])), np.float32)
-    given = [
-        np.uintp(one.data.ptr) if kind else float(one)
-        for one, kind in zip(leaves, kinds, strict=True)
-    ]
-    source = rows_source_of(kinds, tuple(steps), op, width, len(sizes), inner)
-    n_rows = int(out.size)
-    blocks = min(n_rows, BLOCKS_EACH * n_processors())
-    words = shape[-1] // width
-    more = (*sizes, *(step for lines in strides for step in lines), *inner)
-    run_loop(source, "rows", blocks, N_THREADS, n_rows, words, *given, out, *more)
-    return out
+    width = width if whole else 1
+    source = rows_source_of(kinds, steps, op, width, len(sizes), inner)
+    n_rows = math.prod(shape[:-1])
+    head = words_of(n_rows, shape[-1] // width)
+    tail = words_of(*sizes, *(step for lines in strides for step in lines), *inner)
+    made = (*shape[:-1], *([1] if keepdims else []))
+    n_blocks = min(n_rows, BLOCKS_EACH * processors)
+    return Launch(made, np.dtype(np.float32), source, "rows", n_blocks, head, tail)
 
 
 @lru_cache(maxsize=1024)

@@ -3,15 +3,71 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from redist.runtime.copies.gpu_arrays import is_device
+
+WORD_BYTES = 16
+"""Kernels read so much at once where they can."""
 
 
-def steps_in(array: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """From one element to the next along each dim of a shape that an array is stretched to, in elements."""
-    missing = len(shape) - array.ndim
-    own = zip(array.shape, array.strides, strict=True)
-    return (0,) * missing + tuple(0 if n == 1 else step // array.itemsize for n, step in own)
+class Lying(NamedTuple):
+    """How an array lies: all that the choice of a kernel, and of its arguments, depends on."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    in_words: bool
+    """Whether it begins with a whole word."""
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie in the order of rows, without gaps.
+
+        >>> several = (12, 9, 4), (4, 4, 8)
+        >>> [Lying(np.dtype("f4"), (2, 1, 3), strides, True).is_contiguous for strides in several]
+        [True, False]
+        """
+        step = self.dtype.itemsize
+        for n, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if n != 1 and stride != step:
+                return False
+            step *= n
+        return True
+
+    def steps_in(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """From one element to the next along each dim of a shape that it is stretched to, in elements."""
+        missing, size = len(shape) - len(self.shape), self.dtype.itemsize
+        own = zip(self.shape, self.strides, strict=True)
+        return (0,) * missing + tuple(0 if n == 1 else step // size for n, step in own)
+
+
+Lies = tuple[Lying | None, ...]
+"""Of every operand of a kernel; None is a number."""
+
+
+def lies_of(operands: Iterable[Any]) -> Lies | None:
+    """How operands lie: arrays of a GPU, and real numbers; None if there are others, or no array."""
+    found: list[Lying | None] = []
+    for one in operands:
+        if is_device(one):
+            found.append(Lying(one.dtype, one.shape, one.strides, not one.data.ptr % WORD_BYTES))
+        elif isinstance(one, complex) or np.ndim(one):
+            return None
+        else:
+            found.append(None)
+    return tuple(found) if any(found) else None
+
+
+def stretched(lies: Lies) -> tuple[int, ...] | None:
+    """The shape that operands are stretched to; None if they do not fit together."""
+    try:
+        return np.broadcast_shapes(*(one.shape for one in lies if one is not None))
+    except ValueError:
+        return None
 
 
 def joined_dims(

@@ -317,7 +317,7 @@ class LaneLoop:
 
     def _ask(self) -> None:
         """End what was started and is done; who was launched behind one that is not done is not asked."""
-        still = []
+        still: list[tuple[int, UnderWay, float]] = []
         is_behind = False
         for number, one, begin_s in self._under_way:
             if (is_behind and self._is_ahead[number]) or not one.is_done():

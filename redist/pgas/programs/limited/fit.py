@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 from redist.check.certify_memory import certify_memory
 from redist.errors import NoPlanError
 from redist.offload.admission import content_edges
 from redist.offload.clock import ClockedRun, clock
-from redist.offload.compile import compile_memory, least_memory
+from redist.offload.compile import MemoryNeeds, compile_memory, least_memory
 from redist.offload.room import unlimited_bytes
 from redist.pgas.ghosts.tape import COLLECTIVE, Task
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
@@ -221,9 +221,7 @@ class MemoryFitter:
             size = self.sizes.get(memory, 0)
             if memory in by_memory:
                 one = by_memory[memory]
-                tiles.append(
-                    as_memory_tile(one, size, away.get(one.number, 0), memory in self.in_memory)
-                )
+                tiles.append(self._argument_tile(one, away.get(one.number, 0)))
             elif memory in by_block:
                 one, part = by_block[memory]
                 far = (away[one.number],)
@@ -331,16 +329,28 @@ class MemoryFitter:
     ) -> dict[int, int]:
         """**Local.** As few arguments as a budget makes leave; all that may if it is too small."""
         away = self._put_away_already(arguments, far)
+        by_memory = {one.memory: one for one in arguments}
         listed = self._listed(arguments, tasks, away)
+        needs = MemoryNeeds(listed)
+        # Where something streams, the next shall be loaded while the one before is worked on.
+        streamed = max(
+            (t.size_bytes for t in listed.tiles if t.begins and 0 not in t.begins), default=0
+        )
         for one in chain(*self._leaving(arguments, far)):
-            # Where something streams, the next shall be loaded while the one before is worked on.
-            streamed = (t.size_bytes for t in listed.tiles if t.begins and 0 not in t.begins)
-            if least_memory(listed)[0] + max(streamed, default=0) <= budget_bytes:
+            if needs.least()[0] + streamed <= budget_bytes:
                 break
             if one.number not in away:
                 away[one.number] = far.leave_to
-                listed = replace(listed, tiles=self.tiles_for(arguments, away))
+                if by_memory[one.memory] is one:
+                    tile = self._argument_tile(one, far.leave_to)
+                    needs.change(self.tile_of[one.memory], tile)
+                    streamed = max(streamed, 0 if 0 in tile.begins else tile.size_bytes)
         return away
+
+    def _argument_tile(self, one: ArgumentTile, place: int) -> MemoryTile:
+        """**Local.** The tile of an argument that lies in a place."""
+        size = self.sizes.get(one.memory, 0)
+        return as_memory_tile(one, size, place, one.memory in self.in_memory)
 
     def _put_away_already(
         self, arguments: Sequence[ArgumentTile], far: FarPlaces

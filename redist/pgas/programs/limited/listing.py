@@ -130,10 +130,14 @@ def own_memory(value: Any, given: Sequence[Any]) -> tuple[Any, TileLayout]:
     (True, False, False)
     """
     layout = TileLayout.of(value)
+    root = root_of(value)
     is_own = (
         layout is not None
-        and counted_bytes(root_of(value).nbytes, layout.on_device)
-        <= counted_bytes(value.nbytes, layout.on_device)
+        and (
+            root is value
+            or counted_bytes(root.nbytes, layout.on_device)
+            <= counted_bytes(value.nbytes, layout.on_device)
+        )
         and not any(overlap(value, one) for one in given if one is not NOTHING)
     )
     if not is_own:
