@@ -35,7 +35,7 @@ ALONE, TORCH, ACCELERATE = "all there", "PyTorch, all there", "accelerate, pinne
 PLAIN = "all there, attention in pgas"
 FIRST, LINK, LORA = "first token", "first token, few tokens", "LoRA step"
 PARTS = {"first": FIRST, "link": LINK, "lora": LORA}
-LIMITS = {FIRST: {0.25: 1, 0.10: 4}, LINK: {0.25: 1, 0.10: 1}, LORA: {0.35: 2}}
+LIMITS = {FIRST: {0.25: 1, 0.10: 2}, LINK: {0.25: 1, 0.10: 1}, LORA: {0.35: 2}}
 """By what is measured: shares of the memory, and into how many parts sequences are cut there."""
 AT_MOST = {(FIRST, 0.25): 1.10, (FIRST, 0.10): 1.30, (LORA, 0.35): 1.15}
 """Aims beside all weights there."""

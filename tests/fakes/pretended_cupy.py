@@ -18,6 +18,7 @@ from functools import partial
 from random import Random
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -82,13 +83,17 @@ class Stream:
         self.add(event.copy())
 
 
-class Event:
-    """A place on a stream."""
+EVENTS: WeakValueDictionary[int, Event] = WeakValueDictionary()
+NOT_READY = 600
 
-    ptr = 0
+
+class Event:
+    """A place on a stream; ``ptr`` is its number."""
 
     def __init__(self, **options: bool) -> None:
         self.stream, self.at = Stream.null, 0
+        self.ptr = id(self)
+        EVENTS[self.ptr] = self
 
     def record(self, stream: Stream) -> None:
         """Here."""
@@ -342,7 +347,7 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         setattr(top, name, globals()[name])
     runtime = SimpleNamespace(
         memcpyAsync=memcpy_async,
-        eventQuery=lambda event: 600,
+        eventQuery=lambda event: 0 if EVENTS[event].done else NOT_READY,
         ipcGetEventHandle=lambda event: b"",
         getDevice=lambda: 0,
         deviceSynchronize=device_synchronize,

@@ -19,7 +19,7 @@ from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.cuda.arrays import empty_on_device
 from redist.runtime.cuda.pinned_store import PinnedStore, SeparateMemory, launched
-from redist.runtime.lanes.loop import MOST_QUEUED
+from redist.runtime.lanes.loop import AHEAD_PS, LEAST_QUEUED, MOST_QUEUED
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
@@ -174,11 +174,13 @@ class Launches:
         return replace(one, function=start)
 
 
-def most_launched(cupy: Any, n: int, room: int, admits: bool) -> int:
+def most_launched(cupy: Any, n: int, room: int, admits: bool, time_ps: int = 0) -> int:
     """The most tasks of a chain that are under way at once, within memory for so many of their tiles."""
     ends = MemoryTile(40, (0,)), MemoryTile(40, ends=(0,))
     tiles = (ends[0], *(MemoryTile(40) for _ in range(n - 1)), ends[1])
-    tasks = TaskList(tiles, tuple(MemoryTask(f"{k}", (k,), (k + 1,)) for k in range(n)))
+    tasks = TaskList(
+        tiles, tuple(MemoryTask(f"{k}", (k,), (k + 1,), time_ps=time_ps) for k in range(n))
+    )
     graph = compile_memory(tasks, (MemoryPlace("gpu", 40 * room),))
     launches = Launches()
     work = [launches.counted(one) for one in work_of(tasks)]
@@ -203,11 +205,13 @@ class Slow(random.Random):
 
 
 def test_tasks_are_launched_ahead_of_the_gpu(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One behind the other while none has ended: eight at most, and no more than there is memory for."""
+    """One behind the other while none has ended, as many as there is memory for; of long ones two."""
     monkeypatch.setattr(pretend, "RNG", Slow(1))
     assert {most_launched(cupy, 30, room, admits=False) for room in (2, 4, 40)} == {1}
     ahead = {room: most_launched(cupy, 30, room, admits=True) for room in (2, 4, 40)}
     assert ahead == {2: 1, 4: 3, 40: MOST_QUEUED}
+    by_time = {ps: most_launched(cupy, 30, 40, True, ps) for ps in (AHEAD_PS // 5, AHEAD_PS)}
+    assert by_time == {AHEAD_PS // 5: 5, AHEAD_PS: LEAST_QUEUED}
 
 
 def test_pinned_memory_grows_where_no_hole_is_large_enough(cupy: Any) -> None:

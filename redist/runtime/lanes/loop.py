@@ -55,8 +55,9 @@ TRIED = 4
 """Of those that are ready in a queue, so many are asked whether they may be admitted, the best first."""
 NEAR = 2**TRIED - 1
 """As many of the least entries of a heap are among so many at its beginning."""
-MOST_QUEUED = 8
-"""So many tasks are launched ahead of a GPU: it has work while the host is busy; what comes later is open."""
+LEAST_QUEUED, MOST_QUEUED, AHEAD_PS = 2, 16, 500_000_000
+"""Two tasks are launched ahead of a GPU, and more while they take less than half a millisecond together: it
+has work while the host is busy. A long task that is launched early takes its memory from loads."""
 
 
 class ReadyVertices:
@@ -76,7 +77,7 @@ class ReadyVertices:
         self._heaps: list[list[int]] = [[] for _ in range(NOW)]
         self._next = [0] * NOW if policy.is_fixed else None
         self._admission = None if table.admission is None else table.admission.again()
-        self._n_queued = 0
+        self._n_queued = self._queued_ps = 0
         self._gone: set[int] = set()
         """Ranks of vertices that were taken from the middle of a heap."""
         self._turn = 0
@@ -130,7 +131,8 @@ class ReadyVertices:
         heap, by_rank = self._heaps[queue], self._table.by_rank
         while heap and heap[0] in self._gone:
             self._gone.remove(heapq.heappop(heap))
-        if not heap or (queue == RUNS and self._n_queued >= MOST_QUEUED):
+        most = MOST_QUEUED if self._queued_ps < AHEAD_PS else LEAST_QUEUED
+        if not heap or (queue == RUNS and self._n_queued >= most):
             return None
         best = by_rank[heap[0]]
         if self._next is not None and best != self._table.order[queue][self._next[queue]]:
@@ -150,6 +152,7 @@ class ReadyVertices:
     def started(self, number: int) -> None:
         """Note that a task was launched that others may be launched behind."""
         self._n_queued += 1
+        self._queued_ps += self._table.time_ps[number]
         self._make_ready(self._freed(self._table.behind[number]))
 
     def _freed(self, numbers: list[int]) -> list[int]:
@@ -164,7 +167,9 @@ class ReadyVertices:
     def end(self, number: int) -> None:
         """Note that a vertex is done, and make ready those that waited for it alone."""
         row = self._rows[number]
-        self._n_queued -= self._table.is_ahead[number]
+        if self._table.is_ahead[number]:
+            self._n_queued -= 1
+            self._queued_ps -= self._table.time_ps[number]
         if row.returns:
             self._tiles.end(row)
         if self._admission is not None:
@@ -317,8 +322,7 @@ class LaneLoop:
 
     def _ask(self) -> None:
         """End what was started and is done; who was launched behind one that is not done is not asked."""
-        still: list[tuple[int, UnderWay, float]] = []
-        is_behind = False
+        still, is_behind = [], False
         for number, one, begin_s in self._under_way:
             if (is_behind and self._is_ahead[number]) or not one.is_done():
                 is_behind |= self._is_ahead[number]

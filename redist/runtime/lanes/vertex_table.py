@@ -127,6 +127,7 @@ class VertexTable:
         queues = policy.admits and not policy.is_synchronous
         self.is_ahead = [queues and row.queues for row in self.rows]
         """Whether a vertex may be started behind others that have been started, before those have ended."""
+        self.time_ps = [graph.time_ps(number) for number in range(len(self.rows))]
         self.after: list[list[int]] = [[] for _ in before]
         self.behind: list[list[int]] = [[] for _ in before]
         """By vertex those that wait until it has ended, and those that wait until it has been started."""
