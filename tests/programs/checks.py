@@ -20,7 +20,16 @@ from typing import Any
 import pytest
 
 from tests.cluster.hosts import make_cluster, why_no_cluster
-from tests.programs.launch import Done, Mpi, default_mpi, on_cluster, one_worker, open_mpi, run
+from tests.programs.launch import (
+    Done,
+    Mpi,
+    default_mpi,
+    few_ranks,
+    on_cluster,
+    one_worker,
+    open_mpi,
+    run,
+)
 from tests.programs.several import BETWEEN
 from tests.programs.together import LIMIT_S, REPORT
 from tests.tiers import THOROUGH
@@ -102,11 +111,12 @@ class Told:
 
 
 def items(jobs: Iterable[Job]) -> Iterator[Any]:
-    """Parameters ``job, run, check`` of a test; all jobs go to the same worker."""
+    """Parameters ``job, run, check`` of a test; a worker has the jobs of few ranks, another the rest."""
     for whole in jobs:
         job = replace(whole, runs=tuple(one for one in whole.runs if THOROUGH or not one.slow))
         why_not = job.why_not()
-        marks = [one_worker, pytest.mark.skipif(bool(why_not), reason=why_not)]
+        worker = few_ranks if job.ranks <= 2 and job.hosts == 1 else one_worker
+        marks = [worker, pytest.mark.skipif(bool(why_not), reason=why_not)]
         for one in whole.runs:
             if one not in job.runs:
                 left_out = [*marks, pytest.mark.slow(one.slow)]

@@ -166,16 +166,18 @@ def on_cluster(cluster: Cluster, ranks_per_host: int, mpi: Mpi) -> Mpi:
 
 
 one_worker = pytest.mark.xdist_group("mpi")
-"""For tests that start MPI jobs: one worker of pytest takes them all; a second would only wait."""
+"""For tests that start MPI jobs: one worker of pytest takes them all, but for :data:`few_ranks`."""
+few_ranks = pytest.mark.xdist_group("mpi of few ranks")
+"""For jobs of one or two ranks, which another worker runs beside the others."""
 
 
-AT_ONCE = max(1, (os.cpu_count() or 1) // 8)
-"""Jobs of up to 8 ranks that the cores of this machine can run side by side."""
+AT_ONCE = max(2, (os.cpu_count() or 1) // 8)
+"""Jobs that the cores of this machine run side by side: ranks that wait sleep."""
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """One MPI job of this checkout for every 8 cores, whichever processes of pytest start them."""
+    """Two MPI jobs of this checkout, or one for every 8 cores, whichever processes of pytest start them."""
     name = f"redist-{os.getuid()}-{uuid.uuid5(uuid.NAMESPACE_URL, str(ROOT)).hex}"
     with contextlib.ExitStack() as stack:
         places = [Path(tempfile.gettempdir()) / f"{name}-{k}.lock" for k in range(AT_ONCE)]

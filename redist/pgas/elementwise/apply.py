@@ -160,13 +160,14 @@ def _is_linear(
 ) -> bool:
     """Whether a function of sums gives a sum: they are added, subtracted, negated, or scaled by a number.
 
-    The number is finite, and all arrays and the result are of one dtype.
+    The number is finite, none divides by 0 (a part that is 0 would become NaN), and all arrays and the result
+    are of one dtype.
     """
     numbers = [x for x in operands if not isinstance(x, Tiled)]
     match function, len(operands) - len(numbers), operands:
         case (np.add | np.subtract, 2, _) | (np.negative | np.positive, 1, _) | (np.multiply, 1, _):
             pass
-        case np.divide, 1, (Tiled(), _):
+        case np.divide, 1, (Tiled(), number) if np.all(number):
             pass
         case _:
             return False
