@@ -35,7 +35,7 @@ ALONE, TORCH, ACCELERATE = "all there", "PyTorch, all there", "accelerate, pinne
 PLAIN = "all there, attention in pgas"
 FIRST, LINK, LORA = "first token", "first token, few tokens", "LoRA step"
 PARTS = {"first": FIRST, "link": LINK, "lora": LORA}
-LIMITS = {FIRST: {0.25: 1, 0.10: 2}, LINK: {0.25: 1, 0.10: 1}, LORA: {0.35: 2}}
+LIMITS = {FIRST: {0.25: 1, 0.10: 2}, LINK: {0.25: 1, 0.10: 1}, LORA: {0.35: 1}}
 """By what is measured: shares of the memory, and into how many parts sequences are cut there."""
 AT_MOST = {(FIRST, 0.25): 1.10, (FIRST, 0.10): 1.30, (LORA, 0.35): 1.15}
 """Aims beside all weights there."""
@@ -160,8 +160,7 @@ class Race:
     def all_ways(self, rivals: list[str], limits: list[tuple[float, int]]) -> list[dict[str, Any]]:
         """**Local.** The rows of this part."""
         shares = limits or list(LIMITS[self.what].items())
-        n_parts = 2 if self.what == LORA else 1
-        values = Values(self.shape, self.what, self.batch, n_parts)
+        values = Values(self.shape, self.what, self.batch, 1)
         alone: Any = pgas.program(cache=False)(values.function)
         base: Way = partial(alone, *values.given)
         said = self._try(ALONE, base, None, {})
@@ -204,9 +203,7 @@ class Race:
     def _within(self, share: float, n_cut: int, peak: int, base: Way) -> None:
         free()
         others = DEVICE.live_bytes
-        values = Values(
-            self.shape, self.what, self.batch, max(n_cut, 2 if self.what == LORA else 1)
-        )
+        values = Values(self.shape, self.what, self.batch, n_cut)
         limit = others + int(share * peak)
         step: Any = pgas.program(limit=limit, spill="host")(values.function)
         name = f"within {share:.0%}"
