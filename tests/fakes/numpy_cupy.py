@@ -218,6 +218,7 @@ def install() -> None:
     from redist.pgas.programs import prepare
     from redist.pgas.programs.limited import agreed_fit
     from redist.pgas.watch import seam
+    from redist.runtime import halo as halo_of_host
     from redist.runtime import redistribute as of_host
 
     cupy: Any = ModuleType("cupy")
@@ -259,6 +260,13 @@ def install() -> None:
     def prepared(*args: Any) -> HostTransfer:
         return HostTransfer(of_host.prepare(*args))
 
+    def halo(comm: Any, halo: Any, of: Any, to: Any, on_device: bool, *room: Any) -> int:
+        here = halo_of_host.exchange_halo(comm, halo, _hosted(of), _hosted(to), False, *room)
+        assert on_device == any(isinstance(one, ndarray) for one in (of, to)), "tiles of the host"
+        return here
+
     vars(seam)["redistribute_with_transfer"] = redistribute
+    moving: Any = seam.RuntimeTraffic
+    moving.halo = staticmethod(halo)
     for module in (prepare, agreed_fit):
         vars(module)["prepare_transfer"] = prepared

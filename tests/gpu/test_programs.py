@@ -33,6 +33,12 @@ def sharing(ranks: int, gpus: int, quick: int, thorough: int) -> Job:
     return job(ranks, "sharing", "--gpus", str(gpus), "--n", str(n), slow="" if quick else SEVERAL)
 
 
+def reaching(ranks: int, *args: str, slow: str = "") -> Job:
+    """Halos of tiles on pretended GPUs."""
+    n = str(sample(5, of=100))
+    return Job(ranks, (Run("mpi.halos", ("--n", n, *args), slow),))
+
+
 def streaming(carrier: str, slow: str = "") -> Job:
     """Work of a stream before, during and after transfers, in small rounds."""
     return job(3, "streams", "--carrier", carrier, *ROUNDS, *PRETENDED, slow=slow)
@@ -65,6 +71,9 @@ ON_LINUX = [
     sharing(4, 2, 6, 20),
     sharing(3, 2, 0, 40),
     sharing(4, 3, 0, 40),
+    reaching(4, "--gpus", "2"),
+    reaching(8, "--gpus", "1", slow=SEVERAL),
+    *(reaching(4, "--carrier", carrier, slow=SEVERAL) for carrier in CARRIERS),
     job(2, "memory", "--pretend", "--only", "donated"),
     job(4, "memory", "--pretend", "--only", "donated", slow=SEVERAL),
     job(4, "donating", "--pretend"),

@@ -113,7 +113,7 @@ class GhostTraffic(WrappedTraffic):
         self.tape = tape
         refuse: Any = self._refuse
         self.select = self.fetch = self.store = self.exchange = self.tell_all = refuse
-        self.pass_rows = refuse
+        self.pass_rows = self.halo = refuse
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None

@@ -72,7 +72,8 @@ def map_tiles(
     _say_room(operands, [t], n_bytes)
     out = new_tile(first, t)
     if out is not None:
-        first.memory.write(_run_kernel, out, function, *tiles)
+        is_own = any(reach.values()) and not first.memory.is_ghost
+        first.memory.write(_run_kernel, out, function, is_own, *tiles)
     return first.new(t, out)
 
 
@@ -159,8 +160,9 @@ def _say_room(operands: Sequence[Any], made: Sequence[ArrayType], room: int) -> 
     first.memory.check_room(room + copies + 2 * sum(t.tile_bytes for t in made))
 
 
-def _run_kernel(out: Tile, function: Callable[..., Any], *tiles: Tile) -> None:
-    _fill(out, function(*map(_read_only, tiles)))
+def _run_kernel(out: Tile, function: Callable[..., Any], is_own: bool, *tiles: Tile) -> None:
+    """**Local.** ``is_own`` says that tiles were made for this call, and belong to no array."""
+    _fill(out, function(*(t if is_own and is_device(t) else _read_only(t) for t in tiles)))
 
 
 def _run_gradient(

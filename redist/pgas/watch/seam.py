@@ -21,10 +21,12 @@ from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime.elements import by_index, by_position
 from redist.runtime.elements.by_index import Side
+from redist.runtime.halo import exchange_halo
 from redist.runtime.ranks import collectives
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import redistribute_with_transfer
+from redist.runtime.schedule.halos import Halo
 from redist.runtime.transfer import Transfer
 from redist.text.call_site import Line
 
@@ -127,7 +129,7 @@ def _nothing() -> int:
 
 
 class RankTraffic(Protocol):
-    """What global arrays ask of the runtime. The first eight methods are **collective over** ``comm``."""
+    """What global arrays ask of the runtime. The first nine methods are **collective over** ``comm``."""
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
@@ -146,6 +148,11 @@ class RankTraffic(Protocol):
         self, comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int
     ) -> int:
         """Fill a part of a tile from a part of another array; the bytes that this rank received."""
+
+    def halo(
+        self, comm: Comm, halo: Halo, of: Tile | None, to: Tile | None, on_device: bool, room: int
+    ) -> int:
+        """Fill tiles that reach into their neighbours; the bytes that this rank received."""
 
     def fetch(
         self, comm: Comm, t: ArrayType, tile: Tile | None, rounds: int,
@@ -239,6 +246,7 @@ class RuntimeTraffic:
         return tiles, transfer
 
     select = staticmethod(by_index.exchange)
+    halo = staticmethod(exchange_halo)
     fetch = staticmethod(by_position.fetch)
     store = staticmethod(by_position.store)
     exchange = staticmethod(collectives.exchange)
@@ -275,6 +283,7 @@ class WrappedTraffic:
         self.inner = inner
         self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
         self.exchange, self.tell_all = inner.exchange, inner.tell_all
+        self.halo = inner.halo
         self.pass_rows = inner.pass_rows
 
     def start(self, move: TileMove, comm: Comm) -> Wait:

@@ -14,6 +14,7 @@ import mmap
 import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -89,15 +90,12 @@ LEAD = "one of every GPU moves for the others"
 CHECKS = (*fuzz.CHECKS, LEAD)
 
 
-def program() -> int:
-    """0 if all ranks agree with the simulator, and the first of every GPU has moved for all."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--gpus", type=int, default=1)
-    args, rest = parser.parse_known_args()
-    sys.argv[1:] = rest
+@contextlib.contextmanager
+def pretended_gpus(gpus: int) -> Iterator[list[int]]:
+    """Ranks on so many pretended GPUs while the block runs; how often this one moved for all of its own."""
     atexit.register(forget)
     pretend.Memory = SharedMemory  # type: ignore[misc, assignment]
-    gpu = MPI.COMM_WORLD.rank * args.gpus // MPI.COMM_WORLD.size
+    gpu = MPI.COMM_WORLD.rank * gpus // MPI.COMM_WORLD.size
     pretend.install(f"gpu {gpu}", quick=MPI.COMM_WORLD.rank % 2 == 1)
     runtime: Any = sys.modules["cupy.cuda"].runtime
     runtime.ipcOpenMemHandle = open_memory
@@ -116,6 +114,16 @@ def program() -> int:
         patch.object(cuda_peers, "can_open", lambda world: []),
         patch.object(cuda_sharing.GpuMates, "run", counted),
     ):
+        yield led
+
+
+def program() -> int:
+    """0 if all ranks agree with the simulator, and the first of every GPU has moved for all."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpus", type=int, default=1)
+    args, rest = parser.parse_known_args()
+    sys.argv[1:] = rest
+    with pretended_gpus(args.gpus) as led:
         status = fuzz.program()
     leaders = sum(n > 0 for n in MPI.COMM_WORLD.allgather(led[0]))
     wrong = None if leaders == args.gpus else f"{leaders} ranks, not {args.gpus}"
