@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from redist.pgas.watch.trace import trace
     from redist.refits.plan import RefitPlan, refit
     from redist.refits.weights import Weights
+    from redist.runtime.datatypes.pack import pack, unpack
     from redist.runtime.ranks.joining import join
     from redist.runtime.redistribute import prepare, redistribute
     from redist.runtime.transfer import Transfer
@@ -132,6 +133,7 @@ __all__ = [
     "launch",
     "load",
     "memory_limit",
+    "pack",
     "pgas",
     "plan_rechunk",
     "prepare",
@@ -150,6 +152,7 @@ __all__ = [
     "to_scalapack",
     "torch",
     "trace",
+    "unpack",
 ]
 
 
@@ -166,6 +169,7 @@ _LAZY = {
     "join": "redist.runtime.ranks.joining",
     "load": "redist.store.load",
     "memory_limit": "redist.pgas.spill.memory_limit",
+    "pack": "redist.runtime.datatypes.pack",
     "prove": "redist.judge.proof",
     "plan_rechunk": "redist.store.chunks.rechunk",
     "prepare": "redist.runtime.redistribute",
@@ -176,6 +180,7 @@ _LAZY = {
     "simulate": "redist.judge.simulation",
     "stored": "redist.store.stored",
     "trace": "redist.pgas.watch.trace",
+    "unpack": "redist.runtime.datatypes.pack",
 }
 
 _NEED_MPI = (
@@ -184,6 +189,7 @@ _NEED_MPI = (
     "explain",
     "load",
     "memory_limit",
+    "pack",
     "pgas",
     "plan_rechunk",
     "prepare",
@@ -191,6 +197,7 @@ _NEED_MPI = (
     "redistribute",
     "save",
     "trace",
+    "unpack",
 )
 """Without an MPI library these say so first, in one line."""
 

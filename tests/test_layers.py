@@ -18,7 +18,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 PACKAGES: dict[str, str] = {
-    "redist.runtime": "copies shm schedule ranks lanes files index_sets elements onesided host cuda refit",
+    "redist.runtime": (
+        "copies shm schedule ranks lanes files index_sets elements onesided host cuda refit datatypes"
+    ),
     "redist.runtime.cuda": "kernels transports",
     "redist.pgas": (
         "watch tiles spill elementwise indexing shapes reductions products ordering onesided ghosts "

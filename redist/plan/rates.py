@@ -114,3 +114,14 @@ FILE_BYTE_FS = 1_000_000
 """A byte between memory and a spill file: 1 GB/s of a rank; 4.5 GB/s by all (docs/benchmarks/larger.md)."""
 HOST_BYTE_FS = 20_000
 """A byte between a GPU and pinned memory: 50 GB/s; 54 GB/s on an H200 (docs/benchmarks/larger.md)."""
+
+# Packing between a GPU and the host. ``python -m bench gpu packs`` measures all of these.
+
+LAUNCH_PS = 6_000_000
+"""A kernel of strided copies, from its launch until the host knows of its end: 6 us. Rough, not measured."""
+START_PS = 10_000_000
+"""A copy between a GPU and the host, likewise: 10 us. Rough, not measured."""
+PINNED_WORD_FS = 25_000
+"""A byte that a kernel writes to pinned memory, or reads there: 40 GB/s. Rough, not measured."""
+PAGEABLE_BYTE_FS = 100_000
+"""A byte between a GPU and memory that is not pinned: 10 GB/s. Rough, not measured."""

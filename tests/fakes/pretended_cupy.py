@@ -164,12 +164,21 @@ class PinnedMemory:
     def __init__(self, n_bytes: int) -> None:
         self.bytes = np.full(max(1, n_bytes), 0xA5, np.uint8)
         self.ptr = int(self.bytes.ctypes.data)
+        PINNED[self.ptr] = self.bytes.size
 
     def __del__(self) -> None:
         KEPT.append(self.bytes)
 
 
 KEPT: list[Any] = []
+PINNED: dict[int, int] = {}
+"""Where pinned memory begins, and how much it is."""
+
+
+def attributes_of(address: int) -> SimpleNamespace:
+    """What kind of memory is at an address: pinned, or none of CUDA's."""
+    pinned = any(start <= address < start + n_bytes for start, n_bytes in PINNED.items())
+    return SimpleNamespace(type=int(pinned))
 
 
 class MemoryHook:
@@ -347,7 +356,12 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         setattr(top, name, globals()[name])
     runtime = SimpleNamespace(
         memcpyAsync=memcpy_async,
+<<<<<<< HEAD
         eventQuery=lambda event: 0 if EVENTS[event].done else NOT_READY,
+=======
+        pointerGetAttributes=attributes_of,
+        eventQuery=lambda event: 600,
+>>>>>>> 60bd586e (datatypes: pack and unpack what datatypes of MPI describe, by our copy kernels)
         ipcGetEventHandle=lambda event: b"",
         getDevice=lambda: 0,
         deviceSynchronize=device_synchronize,
@@ -358,6 +372,7 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         "Event": Event,
         "Device": Device,
         "PinnedMemory": PinnedMemory,
+        "alloc_pinned_memory": PinnedMemory,
         "alloc": Memory,
         "memory": SimpleNamespace(PooledMemory=Memory),
         "memory_hook": SimpleNamespace(MemoryHook=MemoryHook),
@@ -401,6 +416,7 @@ def gone_afterwards() -> Iterator[None]:
             stream.queue.clear()
             stream.done = stream.put
         KEPT.clear()
+        PINNED.clear()
         QUICK[0], GREEDY[0] = flags
         for kind, bind in zip(kinds, binds, strict=True):
             kind.bind = bind

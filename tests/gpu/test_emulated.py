@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +21,8 @@ from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.launch import source
 from redist.runtime.cuda.kernels.rounds import CudaReductionList, prelude_of
 from redist.runtime.cuda.kernels.tables import Tables, tables_of
+from redist.runtime.datatypes.type_copies import copies_of
+from tests.problems.datatypes import Drawn
 from tests.programs.gpu.lists import (
     SPREAD,
     Case,
@@ -95,6 +98,18 @@ def test_random_lists(program: Path, number: int, tmp_path: Path) -> None:
     rng = Random(number)
     cases = [random_case(rng) for _ in range(sample(8, of=100))]
     emulate(program, cases, TUNINGS[number], tmp_path, rng)
+
+
+def test_random_datatypes(program: Path, tmp_path: Path) -> None:
+    rng, cases = Random(3), []
+    for seed in range(sample(12, of=200)):
+        drawn = Drawn(seed)
+        blocks = copies_of(drawn.datatype, drawn.count).blocks
+        packs = [replace(one, src_offset=one.src_offset + drawn.offset) for one in blocks]
+        buffers = [np.zeros(drawn.packed.size, np.uint8), drawn.memory]
+        cases.append(Case(packs, buffers, [rng.choice((0, 5, 8)) for _ in buffers]))
+        drawn.free()
+    emulate(program, cases, Tuning(), tmp_path, rng)
 
 
 def transposed(item: int, rows: int, columns: int, pad: int, start: int) -> Case:

@@ -30,6 +30,14 @@ def test_random_lists() -> None:
     assert f"{n} of {n}" in done.stdout
 
 
+def test_random_datatypes() -> None:
+    n = sample(40, of=1000)
+    command = [sys.executable, "-m", "tests.programs.gpu.packs", "--n", str(n)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{n} of {n} datatypes" in done.stdout
+
+
 def test_far_offsets() -> None:
     command = [sys.executable, "-m", "tests.programs.gpu.far"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)

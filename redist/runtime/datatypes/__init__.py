@@ -1,0 +1,1 @@
+"""Datatypes of MPI: what they describe as strided copies, packed and unpacked by the kernels."""

@@ -1,0 +1,175 @@
+"""Pack and unpack what datatypes of MPI describe, by redist's copy kernels: on the host, and on GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.errors import ArgumentError, ArgumentTypeError, RequestError
+from redist.runtime.cuda.arrays import empty_on_device
+from redist.runtime.datatypes.across import (
+    PACKS,
+    UNPACKS,
+    Way,
+    check_way,
+    pack_across,
+    unpack_across,
+)
+from redist.runtime.datatypes.memory import Memory
+from redist.runtime.datatypes.type_copies import TypeCopies, copies_of
+from redist.text.units import count_of
+
+
+def pack(
+    buffer: Any,
+    datatype: MPI.Datatype,
+    count: int = 1,
+    out: Any = None,
+    *,
+    offset: int = 0,
+    way: Way | None = None,
+) -> Any:
+    """**Local.** Pack what a datatype describes, as ``MPI.Datatype.Pack`` does: the same bytes, in its order.
+
+    Every third column of a matrix, with the kernels that redist copies by:
+
+    >>> from mpi4py import MPI
+    >>> matrix = np.arange(12.0).reshape(3, 4)
+    >>> column = MPI.DOUBLE.Create_vector(3, 1, 4).Commit()
+    >>> pack(matrix, column).view("f8"), pack(matrix, column, offset=8).view("f8")
+    (array([0., 4., 8.]), array([1., 5., 9.]))
+
+    ``datatype`` may be nested from any constructors, and is committed; ``count`` elements of it lie behind
+    each other by its extent. Displacements count from byte ``offset`` of ``buffer``: an array of NumPy or
+    CuPy, or of another library of GPUs, or contiguous bytes. The result is ``out``, or new bytes where the
+    buffer is. What a datatype describes is read once, and kept until it is freed.
+
+    On a GPU one kernel packs all, on the current stream. With an ``out`` on the host the bytes are there on
+    return: packed on the GPU and copied (``way="device"``), written by the kernel to pinned memory
+    (``"one-shot"``), or copied whole and packed on the host (``"staged"``). By default it is what is quickest
+    by a model.
+    """
+    check_way(way, PACKS)
+    source, copies = _checked("pack", buffer, "buffer", datatype, count, offset)
+    target = None
+    if out is not None:
+        target = Memory.of(out, "out")
+        _check_packed("pack", target, "out", copies)
+        _check_writable("pack", target, "out")
+        if target.meets(source):
+            raise ArgumentError(f"cannot pack {copies}: out lies in the buffer")
+        if target.on_device and not source.on_device:
+            raise RequestError(
+                f"cannot pack {copies}: the buffer is on the host and out on a GPU; pack on the host, then "
+                "copy"
+            )
+    made = out
+    if target is None:
+        made = _new(copies.n_bytes, source.on_device)
+        target = Memory.of(made, "out")
+    if copies.n_bytes:
+        start = source.address + offset
+        if not source.on_device:
+            copies.run_on_host(target.address, start, unpacks=False)
+        elif target.on_device:
+            copies.run_on_gpu(target.address, start, unpacks=False)
+        else:
+            pack_across(copies, target, start, way)
+    return made
+
+
+def unpack(
+    packed: Any,
+    datatype: MPI.Datatype,
+    out: Any,
+    count: int = 1,
+    *,
+    offset: int = 0,
+    way: Way | None = None,
+) -> Any:
+    """**Local.** Put packed bytes where a datatype says, as ``MPI.Datatype.Unpack`` does; ``out``.
+
+    >>> from mpi4py import MPI
+    >>> column = MPI.INT.Create_vector(2, 1, 3).Commit()
+    >>> unpack(np.array([7, 8], "i4"), column, np.zeros((2, 3), "i4"))
+    array([[7, 0, 0],
+           [8, 0, 0]], dtype=int32)
+
+    As in :func:`pack`. What lies between stays as it is; the datatype names every byte at most once. From the
+    host to a GPU, ``way`` is ``"device"`` (copied, then unpacked there) or ``"one-shot"`` (the
+    kernel reads pinned memory); packed bytes may be written to again on return.
+    """
+    check_way(way, UNPACKS)
+    target, copies = _checked("unpack", out, "out", datatype, count, offset)
+    source = Memory.of(packed, "packed bytes")
+    _check_packed("unpack", source, "packed bytes", copies)
+    _check_writable("unpack", target, "out")
+    if target.meets(source):
+        raise ArgumentError(f"cannot unpack {copies}: the packed bytes lie in out")
+    if source.on_device and not target.on_device:
+        raise RequestError(
+            f"cannot unpack {copies}: the packed bytes are on a GPU and out on the host; copy them first"
+        )
+    if copies.n_bytes:
+        start = target.address + offset
+        if not target.on_device:
+            copies.run_on_host(source.address, start, unpacks=True)
+        elif source.on_device:
+            copies.run_on_gpu(source.address, start, unpacks=True)
+        else:
+            unpack_across(copies, source, start, way)
+    return out
+
+
+# Checks
+
+
+def _checked(
+    verb: str, buffer: Any, what: str, datatype: Any, count: Any, offset: Any
+) -> tuple[Memory, TypeCopies]:
+    """**Local.** The memory that a datatype describes, and its copies, if all of them lie there."""
+    if not isinstance(datatype, MPI.Datatype):
+        raise ArgumentTypeError(
+            f"cannot {verb} by {type(datatype).__name__}: need a datatype of mpi4py, as MPI.DOUBLE"
+        )
+    if datatype == MPI.DATATYPE_NULL:
+        raise ArgumentError(f"cannot {verb} by MPI.DATATYPE_NULL: it was freed, or never made")
+    for name, number, least in (("count", count, 0), ("offset", offset, None)):
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+            raise ArgumentTypeError(f"cannot {verb} with {name}={number!r}: need an int")
+        if least is not None and number < least:
+            raise ArgumentError(f"cannot {verb} with {name}={number}: need an int >= {least}")
+    memory = Memory.of(buffer, what)
+    copies = copies_of(datatype, int(count))
+    low, high = (end + int(offset) for end in copies.span)
+    if copies.n_bytes and low < 0:
+        raise RequestError(
+            f"cannot {verb} {copies}: it begins {count_of(-low, 'byte')} before the {what}; say by offset= "
+            "where in the memory displacement 0 is"
+        )
+    if copies.n_bytes and high > memory.n_bytes:
+        raise RequestError(
+            f"cannot {verb} {copies}: it reaches byte {high}, and the {what} has {memory.n_bytes}; give a "
+            "larger one, or a smaller count"
+        )
+    return memory, copies
+
+
+def _check_packed(verb: str, memory: Memory, what: str, copies: TypeCopies) -> None:
+    if memory.n_bytes < copies.n_bytes:
+        raise RequestError(
+            f"cannot {verb} {copies}: {copies.n_bytes} are packed, {what} has {memory.n_bytes}"
+        )
+
+
+def _check_writable(verb: str, memory: Memory, what: str) -> None:
+    if not memory.can_write:
+        raise RequestError(f"cannot {verb}: {what} is read-only")
+
+
+def _new(n_bytes: int, on_device: bool) -> Any:
+    if on_device:
+        return empty_on_device((n_bytes,), np.dtype(np.uint8))
+    return np.empty(n_bytes, np.uint8)
