@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.copies import race
+from bench.copies import packs, race
+from bench.copies.datatypes import type_cases
 from bench.copies.race import CopyCase
 
 FLOORS = {"floor, memcpy", "floor, kernel", "floor, past the cache"}
@@ -30,3 +31,11 @@ def test_the_report_compares_with_the_fastest_floor(monkeypatch: pytest.MonkeyPa
 def test_processes_measure_together() -> None:
     times = race.measure(number=2, n_processes=2)
     assert set(times) >= FLOORS and all(seconds > 0 for seconds in times.values())
+
+
+def test_packs_are_compared_with_those_of_mpi() -> None:
+    (table,) = packs.run("64KiB", repeat=2)
+    assert [row[:2] for row in table.rows] == [
+        (case.name, way) for case in type_cases(2**16) for way in ("pack", "unpack")
+    ]
+    assert all(value > 0 for row in table.rows for value in row[2:] if isinstance(value, float))

@@ -39,15 +39,14 @@ class Memory(NamedTuple):
         """
         if is_device(thing):
             return _on_device(thing, what)
-        array = thing if isinstance(thing, (np.ndarray, np.generic)) else _buffer(thing, what)
+        array = thing if isinstance(thing, np.ndarray) else _buffer(thing, what)
         if array.dtype.hasobject:
             raise ArgumentTypeError(
                 f"cannot use the {what}: its elements are objects of Python, not bytes"
             )
-        array = np.asarray(array)
-        _check_contiguous(array, what)
-        can_write = array.flags.writeable and not isinstance(thing, np.generic)
-        return Memory(address_of(array), array.nbytes, False, can_write, array)
+        flags = array.flags
+        _check_contiguous(array, what, flags)
+        return Memory(address_of(array), array.nbytes, False, flags.writeable, array)
 
     @property
     def is_pinned(self) -> bool:
@@ -85,7 +84,7 @@ def _on_device(thing: Any, what: str) -> Memory:
         array = as_device(thing)
     except Exception as error:  # CuPy says why
         raise ArgumentTypeError(f"cannot use the {what} on the GPU: {error}") from None
-    _check_contiguous(array, what)
+    _check_contiguous(array, what, array.flags)
     if array.size and gpu_of(array) != current_gpu():
         raise ArgumentError(
             f"cannot use the {what}: it is on GPU {gpu_of(array)}, and GPU {current_gpu()} is current; "
@@ -96,8 +95,8 @@ def _on_device(thing: Any, what: str) -> Memory:
     )
 
 
-def _check_contiguous(array: Any, what: str) -> None:
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+def _check_contiguous(array: Any, what: str, flags: Any) -> None:
+    if not (flags.c_contiguous or flags.f_contiguous):
         raise RequestError(
             f"cannot use the {what}: shape {array.shape} with strides {array.strides} has gaps; give the "
             "whole memory, and let the datatype say which parts are meant"

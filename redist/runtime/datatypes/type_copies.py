@@ -13,12 +13,13 @@ from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.cuda.arrays import current_stream
 from redist.runtime.cuda.kernels.rounds import CudaCopyList
 from redist.runtime.datatypes.strided_type import Blocks, StridedType, turned
-from redist.runtime.schedule.compiler import STREAM_BYTES
 from redist.text.latest import Latest
 from redist.text.units import count_of
 
 MOST_COUNTS = 8
 """Counts of a datatype whose copies are kept."""
+FAR_BYTES = 2**25
+"""From this size on bytes go past the cache; less is likely to be sent while it is still there."""
 
 
 class TypeCopies:
@@ -50,7 +51,7 @@ class TypeCopies:
         """**Local.** Copy between these addresses of the host."""
         moves = self._on_host.get(unpacks)
         if moves is None:
-            streams = self.n_bytes >= STREAM_BYTES and not unpacks
+            streams = self.n_bytes >= FAR_BYTES
             moves = self._on_host[unpacks] = CopyList.of(self._moves(unpacks), streams)
         moves.run(_table(packed, buffer))
 
