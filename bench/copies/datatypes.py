@@ -9,7 +9,6 @@ from random import Random
 
 from mpi4py import MPI
 
-
 MOST_LISTED = 2**24
 """Bytes of blocks that are listed one by one: reading a million of them takes seconds."""
 

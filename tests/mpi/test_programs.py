@@ -64,6 +64,7 @@ OPEN_MPI = [
     Run("mpi.failures", ("raise",), slow=SEVERAL),
     Run("mpi.larger", slow=SEVERAL),
     Run("mpi.refits", slow=SEVERAL),
+    Run("mpi.halos", slow=SEVERAL),
 ]
 """The same with another MPI library, briefly."""
 

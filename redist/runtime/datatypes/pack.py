@@ -136,14 +136,17 @@ def _checked(
         )
     if datatype == MPI.DATATYPE_NULL:
         raise ArgumentError(f"cannot {verb} by MPI.DATATYPE_NULL: it was freed, or never made")
-    for name, number, least in (("count", count, 0), ("offset", offset, None)):
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-            raise ArgumentTypeError(f"cannot {verb} with {name}={number!r}: need an int")
-        if least is not None and number < least:
-            raise ArgumentError(f"cannot {verb} with {name}={number}: need an int >= {least}")
+    if type(count) is not int or type(offset) is not int:
+        for name, number in (("count", count), ("offset", offset)):
+            if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+                raise ArgumentTypeError(f"cannot {verb} with {name}={number!r}: need an int")
+        count, offset = int(count), int(offset)
+    if count < 0:
+        raise ArgumentError(f"cannot {verb} with count={count}: need an int >= 0")
     memory = Memory.of(buffer, what)
-    copies = copies_of(datatype, int(count))
-    low, high = (end + int(offset) for end in copies.span)
+    copies = copies_of(datatype, count)
+    low, high = copies.span
+    low, high = low + offset, high + offset
     if copies.n_bytes and low < 0:
         raise RequestError(
             f"cannot {verb} {copies}: it begins {count_of(-low, 'byte')} before the {what}; say by offset= "
