@@ -48,10 +48,10 @@ def map_tiles(
     a dim, it is cut into as many tiles, all of one size. ``whole`` names dims that tiles must hold all of.
     ``halo`` says by how many elements tiles reach into their neighbours along a dim, on both sides, and
     along several dims with edges and corners. Beyond the ends of the array they have the number ``edges``,
-    or, with ``edges="wrap"``, the other end. Tiles are read-only; on GPUs the function gets copies of them, as
-    CuPy arrays. It returns an array of the shape of
-    its rank's first tile without halo, on the same device, of CuPy or of another library that shares its
-    memory (DLPack); its dtype is ``dtype``, by default that of the first array.
+    or, with ``edges="wrap"``, the other end. Tiles are read-only; on GPUs the function gets copies of them,
+    as CuPy arrays. It returns an array of the shape of its rank's first tile without halo, on the same
+    device, of CuPy or of another library that shares its memory (DLPack); its dtype is ``dtype``, by default
+    that of the first array.
 
     ``room`` is what the function takes beside operands and result, in bytes or as ``"1GiB"``: a memory limit
     counts it. ``gradient(g, *tiles)`` gives the tiles of the cotangents of all arrays, or None for some, from
