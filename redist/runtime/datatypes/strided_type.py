@@ -56,6 +56,8 @@ class StridedType:
 
     def times(self, count: int) -> Blocks:
         """So many elements, one after another."""
+        if count == 1:
+            return self.blocks
         return _joined(_repeat(self.blocks, count, self.n_bytes, self.extent))
 
     def span(self, count: int) -> tuple[int, int]:
