@@ -212,6 +212,10 @@ def granted_bytes(exchanger: Exchanger, room_bytes: int) -> int:
     Raises :class:`~redist.errors.CaptureError` for those that say nothing and take what they like.
     """
     what, source, target = exchanger.exchange
+    if (
+        what == "halo"
+    ):  # only what is around tiles is passed on, and the room is for what comes after
+        return target.tile_bytes - source.tile_bytes + 2 * SHARED_FROM
     if what in KNOWN_EXCHANGES:
         return TIMES_TILES * (source.tile_bytes + target.tile_bytes) + room_bytes + 2 * SHARED_FROM
     if room_bytes:
