@@ -356,12 +356,8 @@ def install(gpu: str, nccl: Any = None, quick: bool = False) -> None:
         setattr(top, name, globals()[name])
     runtime = SimpleNamespace(
         memcpyAsync=memcpy_async,
-<<<<<<< HEAD
-        eventQuery=lambda event: 0 if EVENTS[event].done else NOT_READY,
-=======
         pointerGetAttributes=attributes_of,
-        eventQuery=lambda event: 600,
->>>>>>> 60bd586e (datatypes: pack and unpack what datatypes of MPI describe, by our copy kernels)
+        eventQuery=lambda event: 0 if EVENTS[event].done else NOT_READY,
         ipcGetEventHandle=lambda event: b"",
         getDevice=lambda: 0,
         deviceSynchronize=device_synchronize,

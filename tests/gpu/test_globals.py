@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
+from tests.programs.launch import run
 
 pytestmark = needs_mpi
 
@@ -20,3 +21,11 @@ def test_all_functions_on_gpus(ranks: int) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_checkpoints_on_gpus(ranks: int) -> None:
     must_succeed("storing", ranks)
+
+
+@needs_gpu
+@pytest.mark.parametrize("ranks", [1, 3, 8])
+def test_halos_on_gpus(ranks: int) -> None:
+    done = run("tests.programs.mpi.halos", ranks, "--real", "--n", "20", limit_s=300.0)
+    assert done.status == 0, done.output
+    assert f"20 halos, 0 wrong ({ranks} ranks)" in done.output

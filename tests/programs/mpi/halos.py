@@ -1,7 +1,8 @@
 """Halos of random arrays in random layouts, every byte compared with NumPy's padded array.
 
 As in ``mpirun -n 8 python -m tests.programs.mpi.halos --n 30``; ``--node-size 2`` pretends that nodes have
-two ranks. On pretended GPUs: ``--gpus 2``, which ranks share, or ``--carrier pinned`` with one to each rank.
+two ranks. On pretended GPUs: ``--gpus 2``, which ranks share, or ``--carrier pinned`` with one to each rank;
+``--real`` is a real one that all share.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ CALLS = 3
 
 def checks_on(size: int, args: Sequence[str]) -> tuple[str, ...]:
     """What is checked: global arrays need more of a GPU than is pretended."""
-    return (TILES, REFUSED) if {"--gpus", "--carrier"} & set(args) else (TILES, ARRAYS, REFUSED)
+    return (
+        (TILES, REFUSED)
+        if {"--gpus", "--carrier", "--real"} & set(args)
+        else (TILES, ARRAYS, REFUSED)
+    )
 
 
 def meshes(size: int) -> list[Mesh]:
@@ -201,8 +206,9 @@ def program() -> int:
     parser.add_argument("--node-size", type=int)
     parser.add_argument("--gpus", type=int)
     parser.add_argument("--carrier")
+    parser.add_argument("--real", action="store_true")
     args = parser.parse_args()
-    on_gpu = args.gpus is not None or args.carrier is not None
+    on_gpu = args.real or args.gpus is not None or args.carrier is not None
     transport = "auto"
     if args.carrier is not None:
         transport = "mpi"
