@@ -28,6 +28,10 @@ COMPLEX = {
 """Functions of complex numbers that CuPy computes as NumPy does."""
 WHOLE = {"ceil", "floor", "round", "trunc"}
 """Functions that leave integers as they are."""
+IN_WORDS = {"add", "divide", "multiply", "subtract"}
+"""Of f32, our kernel has the same bits and reads wide words, where CuPy's reads an element at a time."""
+LEAST_IN_WORDS = 2**20
+"""An array of fewer elements is not worth it."""
 COMPARISONS = {"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"}
 
 
@@ -75,6 +79,10 @@ def compute(
         )
         function(*empties)  # NumPy's errors for numbers that do not fit
     name = function.__name__
+    if name in IN_WORDS and dtype == F32:
+        made: Tile | None = _compute_in_words(name, tiles)
+        if made is not None:
+            return made
     if _in_memory(name, tiles) or (name == "remainder" and _is_infinite(tiles[1])):
         return _compute_in_memory(function, tiles)
     dtypes = [one.dtype for one in tiles if is_device(one)]
@@ -119,6 +127,20 @@ def _compute_rounded(function: Rounded, tiles: Sequence[Any], kinds: Sequence[An
     made = compute(function.function, given, wide, dtype)
     rounded: Tile = made if made.dtype == function.dtype else made.astype(function.dtype)
     return rounded
+
+
+def _compute_in_words(name: str, tiles: Sequence[Any]) -> Tile | None:
+    """**Local.** The function of large arrays of f32 and numbers, by our kernel; None of others."""
+    arrays = [one for one in tiles if is_device(one)]
+    numbers = [one for one in tiles if not is_device(one)]
+    if (
+        not all(one.dtype == F32 for one in arrays)
+        or max(one.size for one in arrays) < LEAST_IN_WORDS
+        or not all(isinstance(one, (int, float, np.float32)) for one in numbers)
+    ):
+        return None
+    made: Tile | None = run_steps(tiles, [ElementStep(name, tuple(range(len(tiles))), F32.name)])
+    return made
 
 
 def _number(x: Any, dtypes: Sequence[np.dtype[Any]]) -> Any:

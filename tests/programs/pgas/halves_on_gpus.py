@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from redist import pgas
+from redist.pgas.elementwise import on_device
 from redist.pgas.elementwise.rounded import tile_function
 from redist.pgas.elementwise.standard_limits import function_on_tiles
 from redist.pgas.ghosts.memory import ghosts_for
@@ -195,11 +197,38 @@ def arrays() -> str | None:
             a, b = got.memory.host(got.gather()), want.gather()
             if a.dtype != kind or ulps_off(a, b.astype(np.float64)) > 1:
                 return f"{name} of {kind}: {a} not {b}"
-    stored = pgas.asarray(np.arange(12.0), dtype="f8e4m3fn", type="{x}", device="cuda")
-    back = stored[3:].to("{}").astype("bf16")
+    return large_f32(rng) or stored()
+
+
+def large_f32(rng: np.random.Generator) -> str | None:
+    """Large arrays of f32 are added and divided in wide words, with the same bits."""
+    a, b, row = (rng.normal(size=n).astype("f4") for n in ((6, 8), (6, 8), 8))
+    x, y, z = (pgas.asarray(one, device="cuda") for one in (a, b, row))
+    sizes: list[int] = []
+
+    def counted(leaves: Any, steps: Any) -> Any:
+        sizes.append(max(np.size(one) for one in leaves))
+        return run_steps(leaves, steps)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_device, "LEAST_IN_WORDS", 8)
+        patch.setattr(on_device, "run_steps", counted)
+        made = ((x / y, a / b), (x + z, a + row), (2 - x, 2 - a))
+    if len(sizes) != len(made):
+        return f"f32: kernels of {sizes} elements"
+    for number, (got, want) in enumerate(made):
+        if (DEVICE.host(got.gather()).view("u4") != want.view("u4")).any():
+            return f"f32, {number}: {shown(DEVICE.host(got.gather()))} not {shown(want)}"
+    return None
+
+
+def stored() -> str | None:
+    """8-bit floats are moved, cut and converted on the GPU."""
+    x = pgas.asarray(np.arange(12.0), dtype="f8e4m3fn", type="{x}", device="cuda")
+    back = x[3:].to("{}").astype("bf16")
     if not back.memory.on_device or back.tolist() != list(range(3, 12)):
         return f"8 bits: {back}"
-    return None if stored.to_device("cpu").tolist() == list(range(12)) else "8 bits on the host"
+    return None if x.to_device("cpu").tolist() == list(range(12)) else "8 bits on the host"
 
 
 def fused() -> str | None:
