@@ -43,7 +43,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
     square of the number of coefficients. ``"lbfgs"`` looks once in each of many, and they add up as many
     numbers as there are coefficients. Both compute in float64; rows on GPUs stay there.
 
-    Other solvers, penalties of absolute values and sparse rows go to scikit-learn's own ``fit`` if rows are
+    Other solvers, penalties with an L1 part and sparse rows go to scikit-learn's own ``fit`` if rows are
     the same on every rank, and are refused for global arrays.
     """
 
