@@ -158,7 +158,7 @@ def draw_distinct(
     while len(found) < size:
         shares = random_state.rand(size - len(found))
         here = found[rows.holds(found)] - rows.first
-        left[here] = 0
+        left[rows.beside(here)] = 0
         new = RunningSums.of(rows, left, bound).find_shares(shares)
         _, first = np.unique(new, return_index=True)
         found = np.append(found, new[np.sort(first)])

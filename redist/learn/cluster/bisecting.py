@@ -29,6 +29,7 @@ from redist.learn.cluster.lloyd import (
     variance_of,
 )
 from redist.learn.given import one_random_state, take_rows, take_weights
+from redist.runtime.cuda.loops import functions_for
 from redist.spmd import Rows, all_rows, total_of
 
 Values = NDArray[Any]
@@ -41,7 +42,7 @@ class BisectingKMeans(RowsOfCenters, sklearn.cluster.BisectingKMeans):  # type: 
 
         labels = BisectingKMeans(n_clusters=16, random_state=0).fit(x).labels_   # x: a global array
 
-    Every rank holds the same tree of clusters, and of each cluster the rows that are its own.
+    Every rank holds the same tree of clusters, and of each cluster the rows that are its own, where they lie.
     """
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -51,24 +52,25 @@ class BisectingKMeans(RowsOfCenters, sklearn.cluster.BisectingKMeans):  # type: 
         """**Collective over** the communicator of ``X``. Cut its rows in two until there are enough."""
         if issparse(X):
             return self._fit_whole(X, sample_weight=sample_weight)
-        rows = take_rows(self, X, **SPARSE_TOO)
+        rows = take_rows(self, X, on_gpu=True, **SPARSE_TOO)
+        xp = functions_for(rows.local)
         check_counts(self, rows)
         rows.need("fit BisectingKMeans to", 2 * rows.d * rows.dtype.itemsize + 40)
         self._random_state = one_random_state(rows.comm, self.random_state)
         weights = take_weights(rows, sample_weight)
         self._n_threads = 1
         self._X_mean = mean_of(rows)
-        centred = rows.holding(rows.local - self._X_mean)
+        centred = rows.holding(rows.local - rows.beside(self._X_mean))
         self._tol = variance_of(centred) * self.tol
         norms = squared_norms(centred.local)
         self._bisecting_tree = BisectingTree(
-            indices=np.arange(len(rows.local)), center=mean_of(centred), score=0
+            indices=xp.arange(len(rows.local)), center=mean_of(centred), score=0
         )
         for i in range(1, self.n_clusters):
             name = f"cut {i} of {self.n_clusters - 1}"
             cluster = self._bisecting_tree.get_cluster_to_bisect()
             self._cut(centred, weights, norms, cluster, name)
-        labels = np.full(len(rows.local), -1, np.int32)
+        labels = xp.full(len(rows.local), -1, np.int32)
         self.cluster_centers_ = np.empty((self.n_clusters, rows.d), rows.dtype)
         for i, leaf in enumerate(self._bisecting_tree.iter_leaves()):
             labels[leaf.indices] = i
@@ -106,7 +108,7 @@ class BisectingKMeans(RowsOfCenters, sklearn.cluster.BisectingKMeans):  # type: 
         if self.bisecting_strategy == "biggest_inertia":
             scores = inertia_by_label(rows, weighted.weights, best.centers, labels, 2, labels)
         else:
-            scores = total_of(rows.comm, np.bincount(labels, minlength=2))
+            scores = total_of(rows.comm, functions_for(labels).bincount(labels, minlength=2))
         cluster.split(labels, best.centers, scores)
 
     def predict(self, X: Any) -> Any:
@@ -114,16 +116,18 @@ class BisectingKMeans(RowsOfCenters, sklearn.cluster.BisectingKMeans):  # type: 
         check_is_fitted(self)
         if issparse(X):
             return super().predict(X)
-        rows = take_rows(self, X, reset=False, **SPARSE_TOO)
+        rows = take_rows(self, X, reset=False, on_gpu=True, **SPARSE_TOO)
         return rows.answer(self._go_down(rows.local, self._bisecting_tree))
 
     def _go_down(self, local: Values, node: Any) -> NDArray[np.int32]:
         """**Local.** The labels of rows that are somewhere below a node of the tree."""
+        xp = functions_for(local)
         if node.left is None:
-            return np.full(len(local), node.label, np.int32)
+            found: NDArray[np.int32] = xp.full(len(local), node.label, np.int32)
+            return found
         centers = np.vstack((node.left.center, node.right.center)) + self._X_mean
         left = label_rows(local, centers) == 0
-        labels = np.empty(len(local), np.int32)
+        labels: NDArray[np.int32] = xp.empty(len(local), np.int32)
         labels[left] = self._go_down(local[left], node.left)
         labels[~left] = self._go_down(local[~left], node.right)
         return labels

@@ -16,7 +16,7 @@ from mpi4py import MPI
 from sklearn.datasets import make_blobs
 
 from redist import pgas
-from redist.learn.cluster import DBSCAN, HDBSCAN, MeanShift
+from redist.learn.cluster import DBSCAN, HDBSCAN, BisectingKMeans, MeanShift
 from redist.runtime.cuda import loops
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import main, run_named
@@ -77,6 +77,17 @@ def shifts() -> Iterator[Case]:
     yield "orphans", x, {"bandwidth": 1.2, "bin_seeding": True, "cluster_all": False}, {}
     yield "seeds", x, {"bandwidth": 2.0, "seeds": x[:7]}, {}
     yield "estimated", x, {"bin_seeding": True}, {}
+
+
+def bisections() -> Iterator[Case]:
+    """Cases of BisectingKMeans."""
+    for name, x in sets().items():
+        yield name, x, {"n_clusters": 2 if name == "few" else 6, "random_state": 1}, {}
+    x, random = sets()["noise"], np.random.default_rng(5)
+    yield "largest", x, {"bisecting_strategy": "largest_cluster", "random_state": 0}, {}
+    yield "at random", x, {"init": "random", "n_init": 3, "random_state": 0}, {}
+    options = {"n_clusters": 5, "random_state": 0}
+    yield "weights", x, options, {"sample_weight": random.uniform(0.1, 3, len(x))}
 
 
 def elsewhere() -> str | None:
@@ -140,8 +151,10 @@ def compare(kind: Any, case: Case, loop: str = "") -> str | None:
                 return f"{name}: other {what}: {one.tolist()}, not {other.tolist()}"
     if hasattr(model, "predict"):
         apart = np.linalg.norm(x[:, None] - model.cluster_centers_, axis=2)
-        found = apart[np.arange(len(x)), hosted(model.predict(there))]
-        if not np.allclose(found, apart.min(axis=1)):
+        found, known = (
+            apart[np.arange(len(x)), hosted(one)] for one in (model.predict(there), want.predict(x))
+        )
+        if not np.allclose(found, known):
             return f"{name}: wrong predictions"
     return None
 
@@ -152,6 +165,7 @@ def all_of(kind: Any, cases: Callable[[], Iterator[Case]], loop: str) -> str | N
 
 
 CHECKS: dict[str, Callable[[], str | None]] = {
+    "BisectingKMeans": lambda: all_of(BisectingKMeans, bisections, "lloyd"),
     "DBSCAN": lambda: all_of(DBSCAN, dense, "weigh"),
     "HDBSCAN": lambda: all_of(HDBSCAN, hierarchies, "grow"),
     "MeanShift": lambda: all_of(MeanShift, shifts, "sum_near"),
