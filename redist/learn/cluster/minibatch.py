@@ -1,4 +1,8 @@
-"""MiniBatchKMeans on global arrays: batches are drawn and fetched over ranks, each rank makes all steps."""
+"""MiniBatchKMeans on global arrays: batches are drawn and fetched over ranks, each rank makes all steps.
+
+In memory a step is scikit-learn's own. On a GPU it has the same bits, but that of two centres that are
+equally far from a row the other may be taken, as in :mod:`redist.learn.kernels.steps`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,8 @@ from redist.learn.cluster.kmeans import (
 )
 from redist.learn.cluster.lloyd import inertia_of, label_rows, mean_of, variance_of
 from redist.learn.given import one_random_state, take_rows, take_weights
+from redist.learn.kernels.cuda.lloyd import batch_step
+from redist.runtime.cuda.arrays import to_device, to_host
 from redist.spmd import Rows, RunningSums, largest
 from redist.text.progress import stage
 
@@ -36,12 +42,14 @@ class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: 
 
     The same random state draws the same rows for every number of ranks. A batch is fetched to every
     rank, one all-reduce of its values, and scikit-learn's own step runs on it; labels and inertia
-    are worked out where the rows are. ``partial_fit`` takes a batch that is whole on every rank, or
+    are worked out where the rows are. Of rows on GPUs steps are made there, too; samples to start from
+    are brought to memory. ``partial_fit`` takes a batch that is whole on every rank, or
     a global array, which it gathers.
     """
 
     verbose: Any
     _ewa_inertia: Any
+    reassignment_ratio: float
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -50,7 +58,7 @@ class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: 
         """**Collective over** the communicator of ``X``. Find centres by steps on batches of its rows."""
         if issparse(X):
             return self._fit_whole(X, sample_weight=sample_weight)
-        rows = take_rows(self, X, **SPARSE_TOO)
+        rows = take_rows(self, X, on_gpu=True, **SPARSE_TOO)
         check_counts(self, rows)
         self._settle_counts(rows)
         rows.need("fit MiniBatchKMeans to", 20, 4 * self._batch_size * rows.d * rows.dtype.itemsize)
@@ -81,7 +89,7 @@ class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: 
         size = 3 * self._batch_size if asked is None else asked
         size = 3 * self.n_clusters if size < self.n_clusters else size
         self._init_size = min(size, rows.n)
-        centred = rows.holding(rows.local - mean_of(rows)) if self.tol else rows
+        centred = rows.holding(rows.local - rows.beside(mean_of(rows))) if self.tol else rows
         self._tol = variance_of(centred) * self.tol if self.tol else 0
 
     def _best_start(
@@ -127,7 +135,6 @@ class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: 
         self._no_improvement = self._n_since_last_reassign = 0
         n_steps = self.max_iter * rows.n // self._batch_size
         shares = RunningSums.of(rows, weights.astype(np.float64), largest(rows.comm, weights))
-        ones = np.ones(self._batch_size, dtype=rows.dtype)
         silent = self.verbose and rows.comm.rank != 0
         verbose, self.verbose = self.verbose, 0 if silent else self.verbose
         i = 0
@@ -136,18 +143,8 @@ class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: 
                 for i in range(n_steps):
                     stage(f"step {i + 1} of at most {n_steps}")
                     drawn = shares.find_shares(random_state.random_sample(self._batch_size))
-                    inertia = mini_batch_step(
-                        X=rows.fetch(drawn),
-                        sample_weight=ones,
-                        centers=centers,
-                        centers_new=new,
-                        weight_sums=self._counts,
-                        random_state=random_state,
-                        random_reassign=self._random_reassign(),
-                        reassignment_ratio=self.reassignment_ratio,
-                        verbose=self.verbose,
-                        n_threads=1,
-                    )
+                    step = self._step_on_gpu if rows.on_gpu else self._step
+                    inertia = step(rows, drawn, centers, new, random_state)
                     moved = np.sum((new - centers) ** 2) if self._tol > 0.0 else 0
                     centers, new = new, centers
                     if self._mini_batch_convergence(i, n_steps, rows.n, moved, inertia):
@@ -156,6 +153,52 @@ class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: 
             self.verbose = verbose
         self.cluster_centers_ = centers
         return i + 1
+
+    def _step(
+        self, rows: Rows, drawn: Values, centers: Values, new: Values, random_state: Any
+    ) -> float:
+        """**Collective.** Write the centres after a batch into ``new``; how far its rows were, squared."""
+        inertia = mini_batch_step(
+            X=rows.fetch(drawn),
+            sample_weight=np.ones(self._batch_size, dtype=rows.dtype),
+            centers=centers,
+            centers_new=new,
+            weight_sums=self._counts,
+            random_state=random_state,
+            random_reassign=self._random_reassign(),
+            reassignment_ratio=self.reassignment_ratio,
+            verbose=self.verbose,
+            n_threads=1,
+        )
+        return float(inertia)
+
+    def _step_on_gpu(
+        self, rows: Rows, drawn: Values, centers: Values, new: Values, random_state: Any
+    ) -> float:
+        """**Collective.** The same on a GPU; alone, a batch does not leave it."""
+        alone = rows.comm.size == 1
+        batch = rows.local[rows.beside(drawn)] if alone else rows.beside(rows.fetch(drawn))
+        reassigns = self._random_reassign()  # looks at the counts before the step
+        labels = label_rows(batch, centers)
+        new[:], self._counts, far = batch_step(batch, labels, centers, self._counts)
+        if reassigns and self.reassignment_ratio > 0:
+            self._reassign(batch, new, random_state)
+        return float(np.add.accumulate(far)[-1])
+
+    def _reassign(self, batch: Values, new: Values, random_state: Any) -> None:
+        """**Local.** Let centres that had few rows start again at rows of a batch, as scikit-learn has it."""
+        counts, half = self._counts, int(0.5 * len(batch))
+        few = counts < self.reassignment_ratio * counts.max()
+        if few.sum() > 0.5 * len(batch):
+            few[np.argsort(counts)[half:]] = False
+        n = int(few.sum())
+        if not n:
+            return
+        chosen = random_state.choice(len(batch), replace=False, size=n)
+        if self.verbose:
+            print(f"[MiniBatchKMeans] Reassigning {n} cluster centers.")
+        new[few] = to_host(batch[to_device(chosen)])
+        counts[few] = counts[~few].min()
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MiniBatchKMeans:

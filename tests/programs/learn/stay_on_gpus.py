@@ -16,7 +16,7 @@ from mpi4py import MPI
 from sklearn.datasets import make_blobs
 
 from redist import pgas
-from redist.learn.cluster import DBSCAN, HDBSCAN, BisectingKMeans, MeanShift
+from redist.learn.cluster import DBSCAN, HDBSCAN, BisectingKMeans, MeanShift, MiniBatchKMeans
 from redist.runtime.cuda import loops
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import main, run_named
@@ -88,6 +88,18 @@ def bisections() -> Iterator[Case]:
     yield "at random", x, {"init": "random", "n_init": 3, "random_state": 0}, {}
     options = {"n_clusters": 5, "random_state": 0}
     yield "weights", x, options, {"sample_weight": random.uniform(0.1, 3, len(x))}
+
+
+def batches() -> Iterator[Case]:
+    """Cases of MiniBatchKMeans."""
+    for name, x in sets().items():
+        given = {"n_clusters": 2 if name == "few" else 9, "batch_size": 32, "random_state": 1}
+        yield name, x, given, {}
+    x, random = sets()["noise"], np.random.default_rng(5)
+    options: dict[str, Any] = {"n_clusters": 40, "batch_size": 20, "random_state": 0, "tol": 1e-3}
+    yield "few rows each", x, {**options, "reassignment_ratio": 0.6}, {}
+    yield "weights", x, options, {"sample_weight": random.uniform(0.1, 3, len(x))}
+    yield "to the end", x, {**options, "init": "random", "max_no_improvement": None}, {}
 
 
 def elsewhere() -> str | None:
@@ -165,6 +177,7 @@ def all_of(kind: Any, cases: Callable[[], Iterator[Case]], loop: str) -> str | N
 
 
 CHECKS: dict[str, Callable[[], str | None]] = {
+    "MiniBatchKMeans": lambda: all_of(MiniBatchKMeans, batches, "move_centers"),
     "BisectingKMeans": lambda: all_of(BisectingKMeans, bisections, "lloyd"),
     "DBSCAN": lambda: all_of(DBSCAN, dense, "weigh"),
     "HDBSCAN": lambda: all_of(HDBSCAN, hierarchies, "grow"),

@@ -81,6 +81,25 @@ def try_candidates(
     return near, sums
 
 
+def batch_step(batch: Any, labels: Any, centers: Any, counts: Any) -> tuple[Any, Any, Any]:
+    """**Local.** A step of k-means by batches: centres, how many rows each had, and squares of distances.
+
+    The batch and its labels are on the GPU, all else in memory, before and after. Centres move by their
+    rows in the order of the batch; distances are those to the centres before.
+    """
+    (k, d), n = centers.shape, len(batch)
+    told = to_device(np.concatenate([centers.reshape(-1), counts]).astype(batch.dtype))
+    found = functions_for(batch).empty(k * d + k + n, batch.dtype)
+    blocks = min(-(-(k * d + n) // 128), 32 * n_processors())
+    options = (f"-DREAL={C_TYPES[batch.dtype]}",)
+    run_loop(
+        source_of("batches"), "move_centers", blocks, 128, batch, n, d, labels, k, told, found,
+        options=options,
+    )  # fmt: skip
+    new, counted, far = np.split(to_host(found), [k * d, k * d + k])
+    return new.reshape(k, d), counted, far
+
+
 def _run_wide(rows: Any, name: str, *args: Any) -> None:
     """**Local.** Start a loop with a thread for each row."""
     blocks = min(-(-len(rows) // 256), 32 * n_processors())
