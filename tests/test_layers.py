@@ -141,6 +141,7 @@ MOVERS = {
     "redist.runtime.redistribute": {"redistribute", "redistribute_with_transfer"},
     "redist.runtime.elements.by_index": {"exchange"},
     "redist.runtime.elements.by_position": {"fetch", "store"},
+    "redist.runtime.passing": {"exchange", "select", "fetch", "store"},
     "redist.runtime.ranks.collectives": {"exchange", "tell_all"},
 }
 """The functions of the runtime that move elements."""

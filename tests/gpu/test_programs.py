@@ -39,6 +39,11 @@ def reaching(ranks: int, *args: str, slow: str = "") -> Job:
     return Job(ranks, (Run("mpi.halos", ("--n", n, *args), slow),))
 
 
+def passing(ranks: int, *args: str, slow: str = "") -> Job:
+    """Parts of arrays from every rank to every other, on pretended GPUs."""
+    return job(ranks, "parts", "--n", str(sample(12, of=120)), *args, slow=slow)
+
+
 def streaming(carrier: str, slow: str = "") -> Job:
     """Work of a stream before, during and after transfers, in small rounds."""
     return job(3, "streams", "--carrier", carrier, *ROUNDS, *PRETENDED, slow=slow)
@@ -74,6 +79,9 @@ ON_LINUX = [
     reaching(4, "--gpus", "2"),
     reaching(8, "--gpus", "1", slow=SEVERAL),
     *(reaching(4, "--carrier", carrier, slow=SEVERAL) for carrier in CARRIERS),
+    passing(4, "--gpus", "2"),
+    passing(3, "--gpus", "1", slow=SEVERAL),
+    *(passing(3, "--carrier", c, slow="" if c == "pinned" else SEVERAL) for c in CARRIERS),
     job(2, "memory", "--pretend", "--only", "donated"),
     job(4, "memory", "--pretend", "--only", "donated", slow=SEVERAL),
     job(4, "donating", "--pretend"),

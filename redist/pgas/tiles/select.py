@@ -20,6 +20,8 @@ from redist.runtime.elements.by_index import Side, planned_bytes, side
 from redist.runtime.index_sets.held import Edge
 
 Dim = int | tuple[int, ...] | None
+ON_GPUS_BYTES = 2**28
+"""What elements that pass between GPUs may take on the way: there a round costs more than memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,7 @@ def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
 
 
 def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
-    """**Collective.** Fill a part of ``out`` from a part of ``x``.
-
-    Tiles on GPUs are copied to memory for it, and the result's back.
-    """
+    """**Collective.** Fill a part of ``out`` from a part of ``x``."""
     ends = (
         side(x.type, tuple((link.source_dim, link.source) for link in links)),
         side(out.type, tuple((link.target_dim, link.target) for link in links)),
@@ -63,20 +62,17 @@ def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
 
 
 def _carry(
-    x: Tiled, out: Tiled, links: Sequence[Link], ends: tuple[Side, Side]
+    x: Tiled, out: Tiled, links: Sequence[Link], sides: tuple[Side, Side]
 ) -> tuple[Tile | None, int]:
     """**Collective.** Exchange the elements; the tile of ``out``, and the bytes that this rank received."""
     of, to = [link.source_dim for link in links], [link.target_dim for link in links]
     joins = any(isinstance(dim, tuple) and len(dim) > 1 for dim in of)
-    local, room = contiguous_tile(x, by_index.STAGING_BYTES) if joins else (x.tile, None)
+    most = ON_GPUS_BYTES if x.memory.on_device else by_index.STAGING_BYTES
+    local, room = contiguous_tile(x, most) if joins else (x.tile, None)
     if room is None:
-        room = staging_room(x, by_index.STAGING_BYTES)
-    result = out.tile
-    if x.memory.on_device:
-        local, result = (None if tile is None else x.memory.host(tile) for tile in (local, result))
-    received = traffic().select(x.comm, *ends, _view(local, of), _view(result, to), room)
-    if x.memory.on_device and out.tile is not None and result is not None:
-        out.tile[...] = x.memory.asarray(result)
+        room = staging_room(x, most)
+    ends = _view(local, of), _view(out.tile, to)
+    received = traffic().select(x.comm, *sides, *ends, room, x.memory.on_device)
     return out.tile, received
 
 

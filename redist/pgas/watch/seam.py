@@ -19,7 +19,7 @@ from redist.pgas.memory import Tile, TileMemory
 from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize
-from redist.runtime.elements import by_index, by_position
+from redist.runtime import passing
 from redist.runtime.elements.by_index import Side
 from redist.runtime.halo import exchange_halo
 from redist.runtime.ranks import collectives
@@ -87,7 +87,7 @@ class VisitCounts(NamedTuple):
 
 
 class CopiedRows(NamedTuple):
-    """Rows on a GPU that were copied to memory, because a work has no loops for GPUs."""
+    """Rows or arrays on a GPU that were copied to memory, because a work has no loops for GPUs."""
 
     times: int = 0
     copied_bytes: int = 0
@@ -145,8 +145,9 @@ class RankTraffic(Protocol):
         """Move several arrays as one operation."""
 
     def select(
-        self, comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int
-    ) -> int:
+        self, comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int,
+        on_device: bool = False,
+    ) -> int:  # fmt: skip
         """Fill a part of a tile from a part of another array; the bytes that this rank received."""
 
     def halo(
@@ -245,11 +246,11 @@ class RuntimeTraffic:
         )
         return tiles, transfer
 
-    select = staticmethod(by_index.exchange)
+    select = staticmethod(passing.select)
     halo = staticmethod(exchange_halo)
-    fetch = staticmethod(by_position.fetch)
-    store = staticmethod(by_position.store)
-    exchange = staticmethod(collectives.exchange)
+    fetch = staticmethod(passing.fetch)
+    store = staticmethod(passing.store)
+    exchange = staticmethod(passing.exchange)
     pass_rows = staticmethod(collectives.pass_rows)
     tell_all = staticmethod(collectives.tell_all)
 

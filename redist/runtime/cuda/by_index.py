@@ -1,0 +1,162 @@
+"""Move chosen elements between tiles of GPUs, by index along every dim.
+
+The blocks are those of :mod:`redist.runtime.elements.by_index`. What stays on a rank is copied from tile to
+tile; of the rest each rank packs what others lack, parts are exchanged, and each takes apart what came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from redist.runtime.cuda.arrays import empty_on_device, strided_view, to_device
+from redist.runtime.cuda.exchange import exchange as exchange_parts
+from redist.runtime.elements.by_index import Blocks, Side, find_plan
+from redist.runtime.index_sets.held import Comb, Positions, as_slice, cut, list_positions
+from redist.runtime.ranks.waiting import TIMEOUT_S
+from redist.runtime.ranks.world import world_of
+
+Tile = Any
+
+
+def exchange(
+    comm: MPI.Comm,
+    source: Side,
+    target: Side,
+    from_tile: Tile | None,
+    to_tile: Tile | None,
+    staging_bytes: int,
+    timeout_s: float | None = TIMEOUT_S,
+) -> int:
+    """**Collective over** ``comm``. Fill the target's tiles; the bytes that this rank received.
+
+    What is packed and unpacked takes up to ``staging_bytes`` in each of as many rounds as are needed, the
+    same on all ranks.
+    """
+    world = world_of(comm, timeout_s=timeout_s)
+    plan = find_plan(source, target, world.rank)
+    if to_tile is not None and from_tile is not None:
+        for block in plan.blocks(plan.got.get(world.rank)):
+            write(to_tile, block, read(from_tile, block))
+    if world.size == 1:
+        return 0
+    tile = from_tile if from_tile is not None else to_tile
+    dtype = np.dtype(np.uint8) if tile is None else tile.dtype
+    most = max(1, staging_bytes // (2 * world.size * dtype.itemsize))
+    given, got = (
+        {rank: list(_portions(plan.blocks(pair), most)) for rank, pair in pairs.items() if rank != world.rank}
+        for pairs in (plan.given, plan.got)
+    )  # fmt: skip
+    rounds = np.array(
+        [max((len(one) for one in (*given.values(), *got.values())), default=0)], np.int64
+    )
+    with world.operation(timeout_s):
+        world.all_max(rounds)
+    received = 0
+    for k in range(int(rounds[0])):
+        outgoing = {rank: own[k] for rank, own in given.items() if k < len(own)}
+        incoming = {rank: own[k] for rank, own in got.items() if k < len(own)}
+        sent, come = _sizes(outgoing, world.size), _sizes(incoming, world.size)
+        data = empty_on_device((int(sent.sum()),), dtype)
+        out = empty_on_device((int(come.sum()),), dtype)
+        for block, part in _parts(outgoing, data):
+            part[...] = read(from_tile, block)
+        received += exchange_parts(
+            comm,
+            data,
+            (sent, np.cumsum(sent) - sent),
+            out,
+            (come, np.cumsum(come) - come),
+            timeout_s,
+        )
+        for block, part in _parts(incoming, out):
+            write(to_tile, block, part)
+    return received
+
+
+def _portions(blocks: Blocks, most: int) -> Iterator[Blocks]:
+    """Blocks in portions of at most so many elements; sender and receiver find the same."""
+    portion: Blocks = []
+    n = 0
+    for block in blocks:
+        for part in cut(block, most):
+            size = _elems(part)
+            if portion and n + size > most:
+                yield portion
+                portion, n = [], 0
+            portion.append(part)
+            n += size
+    if portion:
+        yield portion
+
+
+def _elems(block: Any) -> int:
+    return math.prod(piece.n for piece in block)
+
+
+def _sizes(portions: dict[int, Blocks], n_ranks: int) -> Any:
+    """How many elements go to each rank, or come from it."""
+    out = np.zeros(n_ranks, np.int64)
+    for rank, blocks in portions.items():
+        out[rank] = sum(map(_elems, blocks))
+    return out
+
+
+def _parts(portions: dict[int, Blocks], packed: Tile) -> Iterator[tuple[Any, Tile]]:
+    """Each block with its place in what is packed, by rank."""
+    at = 0
+    for rank in sorted(portions):
+        for block in portions[rank]:
+            n = _elems(block)
+            yield block, packed[at : at + n].reshape([piece.n for piece in block])
+            at += n
+
+
+def read(tile: Tile, block: Any) -> Tile:
+    """**Local.** A block of a source tile; a view where it can be one."""
+    chosen = [piece.source for piece in block]
+    out = open_view(tile, [None if isinstance(one, np.ndarray) else one for one in chosen])
+    dim = 0
+    for one in chosen:
+        if isinstance(one, np.ndarray):
+            out = out.take(to_device(one), axis=dim)
+        dim += 2 if isinstance(one, Comb) else 1
+    return out.reshape([piece.n for piece in block]) if out.ndim > len(block) else out
+
+
+def write(tile: Tile, block: Any, values: Tile) -> None:
+    """**Local.** Fill a block of a target tile; dims of size 1 stretch."""
+    for dim, piece in enumerate(block):
+        if piece.which is not None:
+            values = values.take(to_device(piece.which), axis=dim)
+    chosen: list[Any] = [piece.target for piece in block]
+    if not any(isinstance(one, np.ndarray) for one in chosen):
+        shape: list[int] = []
+        for size, one in zip(values.shape, chosen, strict=True):
+            shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
+        open_view(tile, chosen)[...] = values.reshape(shape)
+    elif sum(not isinstance(one, range) for one in chosen) == 1:
+        tile[
+            tuple(as_slice(one) if isinstance(one, range) else to_device(one) for one in chosen)
+        ] = values
+    else:
+        tile[tuple(map(to_device, np.ix_(*map(list_positions, chosen))))] = values
+
+
+def open_view(tile: Tile, chosen: list[Positions | None]) -> Tile:
+    """**Local.** A view of ranges and combs; None takes a dim whole, a comb becomes two dims."""
+    index: list[Any] = [as_slice(one) if isinstance(one, range) else slice(None) for one in chosen]
+    out = tile[(*index, Ellipsis)]
+    if not any(isinstance(one, Comb) for one in chosen):
+        return out
+    out = out[tuple(slice(one.at if isinstance(one, Comb) else 0, None) for one in chosen)]
+    shape: list[int] = []
+    strides: list[int] = []
+    for one, size, stride in zip(chosen, out.shape, out.strides, strict=True):
+        shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
+        strides += [one.step * stride, stride] if isinstance(one, Comb) else [stride]
+    return strided_view(out, tuple(shape), tuple(strides))

@@ -1,0 +1,66 @@
+"""Pass elements between tiles that no plan describes, wherever these lie: in memory, or on GPUs.
+
+All ranks have their tiles in the same kind of memory. Those outside the mesh have no tile: an empty array in
+such a memory, or ``on_device``, says where the others' lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from redist.layout.array_type import ArrayType
+from redist.layout.tiles import Ints
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.elements import by_index, by_position
+from redist.runtime.elements.by_index import Side
+from redist.runtime.ranks import collectives
+from redist.runtime.ranks.world import Comm
+
+Parts = tuple[Ints, Ints]
+Tile = Any
+
+
+def exchange(comm: Comm, data: Tile, sent: Parts, out: Tile, received: Parts) -> int:
+    """**Collective.** An all-to-all: parts of ``data`` to every rank, what comes into ``out``."""
+    if not is_device(data):
+        return collectives.exchange(comm, data, sent, out, received)
+    from redist.runtime.cuda.exchange import exchange as between_gpus
+
+    return between_gpus(comm, data, sent, out, received)
+
+
+def select(
+    comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int,
+    on_device: bool = False,
+) -> int:  # fmt: skip
+    """**Collective.** Fill a part of a tile from a part of another array, by index along every dim."""
+    if not on_device:
+        return by_index.exchange(comm, source, target, of, to, room)
+    from redist.runtime.cuda.by_index import exchange as between_gpus
+
+    return between_gpus(comm, source, target, of, to, room)
+
+
+def fetch(
+    comm: Comm, t: ArrayType, tile: Tile | None, rounds: int,
+    positions: Callable[[int, int], Ints], out: Tile, round_elems: int,
+) -> int:  # fmt: skip
+    """**Collective.** Fill ``out`` with elements at any positions of an array."""
+    if not is_device(out):
+        return by_position.fetch(comm, t, tile, rounds, positions, out, round_elems)
+    from redist.runtime.cuda.by_position import fetch as from_gpus
+
+    return from_gpus(comm, t, tile, rounds, positions, out, round_elems)
+
+
+def store(
+    comm: Comm, t: ArrayType, tile: Tile | None, rounds: int, n: int,
+    positions: Callable[[int, int], Ints], values: Callable[[int, int], Tile], round_elems: int,
+) -> int:  # fmt: skip
+    """**Collective.** Write elements to any positions of an array; of several at one place one stays."""
+    if not is_device(values(0, 0)):
+        return by_position.store(comm, t, tile, rounds, n, positions, values, round_elems)
+    from redist.runtime.cuda.by_position import store as to_gpus
+
+    return to_gpus(comm, t, tile, rounds, n, positions, values, round_elems)
