@@ -19,6 +19,19 @@ def test_all_functions_on_gpus(ranks: int) -> None:
 
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_order_and_indices_on_gpus(ranks: int) -> None:
+    done = run("tests.programs.pgas.order_on_gpus", ranks, "--cuda", limit_s=300.0)
+    assert done.status == 0, done.output
+
+
+@needs_gpu
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_parts_between_ranks_of_a_gpu(ranks: int) -> None:
+    must_succeed("parts", ranks, "--real", "--n", "40")
+
+
+@needs_gpu
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_checkpoints_on_gpus(ranks: int) -> None:
     must_succeed("storing", ranks)
 

@@ -17,6 +17,7 @@ from redist.errors import CaptureError
 from redist.pgas.ghosts.stand_ins import VIEWS, look_at, pretend
 from redist.pgas.ghosts.tape import RETURN_IT, Ref, Tape, TaskKind
 from redist.pgas.kinds import number_kind
+from redist.pgas.ordering.lines import sort_lines
 from redist.pgas.structures import replaced
 
 AnyArray = NDArray[Any]
@@ -256,7 +257,7 @@ class Ghost(NDArrayOperatorsMixin):
         write(_fill, (self, value), {}, self)
 
     def sort(self, axis: int = -1, kind: Any = None) -> None:
-        write(sort_in_place, (self, axis, kind), {}, self)
+        write(sort_lines, (self, axis, kind), {}, self)
 
     # Values
 
@@ -288,11 +289,6 @@ def _is_truth(one: Any) -> bool:
 
 def _fill(tile: AnyArray, value: Any) -> None:
     tile.fill(value)
-
-
-def sort_in_place(tile: AnyArray, axis: int, kind: Any) -> None:
-    """**Local.** Sort the lines of a tile along a dim."""
-    tile.sort(axis=axis, kind=kind)
 
 
 def _viewed_as(tile: AnyArray, dtype: Any) -> AnyArray:

@@ -24,13 +24,15 @@ from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.arguments import check_arrays, dim_of, takes_array
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.budget import require_room
-from redist.pgas.tiles.devices import copy_to_host, in_memory, to_device
+from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import dtype_of, make_type, operand_type
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import Link, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import traffic
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_host
 from redist.runtime.elements.by_index import rows
 from redist.runtime.elements.by_position import all_counts
 from redist.runtime.index_sets.held import EdgeRagged, EdgeRange
@@ -58,10 +60,14 @@ def _kept(x: Tiled, mask: Any, dim: int) -> tuple[Tile | None, list[int]]:
     """**Collective.** What each rank keeps of its tile along a dim, and how many every rank does."""
     _refuse_to_explain(x)
     keep = _flat_mask(x, mask, dim, x.shape[dim])
-    counts = _counts_of_one_mask(x.comm, mask, int(np.count_nonzero(keep)))
+    which = _listed_on_gpu(keep)
+    counts = _counts_of_one_mask(x.comm, mask, _count(keep, which))
     tile = _uneven_tile(x, x.type, counts, dim)
     if tile is not None and x.tile is not None:
-        _compress(x.tile, keep, dim, tile)
+        if which is None:
+            _compress(x.tile, keep, dim, tile)
+        else:
+            x.tile.take(which, axis=dim, out=tile)
     return tile, counts
 
 
@@ -80,11 +86,8 @@ def compress(condition: Any, x: T, /, *, axis: int = 0, ragged: bool = False) ->
         raise ArgumentError(
             f"cannot use a condition of shape {shape} in compress: dim {dim} has {x.shape[dim]} indices"
         )
-    given = condition if isinstance(condition, Tiled) else np.asarray(condition, np.bool_)
-    if x.memory.on_device:
-        return to_device(
-            compress(copy_to_host(given), copy_to_host(x), axis=dim, ragged=ragged), "cuda"
-        )
+    given = condition if isinstance(condition, Tiled) else np.asarray(to_host(condition), np.bool_)
+    check_alike("compress", x, given)
     tile, counts = _kept(x, given, dim)
     if not ragged:
         return rebalance(x, tile, dim, counts)
@@ -96,6 +99,17 @@ def compress(condition: Any, x: T, /, *, axis: int = 0, ragged: bool = False) ->
     )
     sizes = (*t.shape[:dim], n, *t.shape[dim + 1 :])
     return x.new(ArrayType(t.mesh, t.dtype, sizes, t.dims, None, (), segments), tile)
+
+
+def _listed_on_gpu(tile: Tile | None) -> Tile | None:
+    """**Local.** The places of a tile of one dim whose elements are not zero, if it lies on a GPU."""
+    places: Tile | None = tile.nonzero()[0] if tile is not None and is_device(tile) else None
+    return places
+
+
+def _count(tile: Tile, which: Tile | None) -> int:
+    """**Local.** How many elements are not zero, of which a GPU has listed the places."""
+    return int(np.count_nonzero(tile)) if which is None else len(which)
 
 
 def _counts_along(x: Tiled, dim: int, counts: Sequence[int]) -> list[int]:
@@ -174,21 +188,24 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
 
 
 @takes_array
-@in_memory
 def nonzero(x: T, /) -> tuple[T, ...]:
     """**Collective.** List the indices of all elements that are not zero, one array for every dim."""
     if x.ndim == 0:
         raise ArgumentError("cannot list the elements of an array without dims")
     _refuse_to_explain(x)
     x = resolve_pending(x)
-    truth = x if x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
+    counted = x.memory.on_device and x.dtype.kind in "biuf"  # by CuPy, as they are
+    truth = x if counted or x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
     flat = reshape(truth, (x.size,))
     kind = make_type(x.mesh, dtype_of(np.dtype(np.int64)), flat.shape, flat.type.dims)
-    own = 0 if flat.tile is None else int(np.count_nonzero(flat.tile))
+    which = _listed_on_gpu(flat.tile)
+    own = 0 if flat.tile is None else _count(flat.tile, which)
     counts = all_counts(x.comm, own)
     found = _uneven_tile(flat, kind, counts, 0)
     box = box_of(flat.type, x.comm.rank)
-    if found is not None and flat.tile is not None and box is not None:
+    if which is not None and found is not None and box is not None:
+        np.add(which, box[0][0], out=found)
+    elif found is not None and flat.tile is not None and box is not None:
         at = 0
         for lo in range(0, flat.tile.size, CHUNK_ELEMS):
             (which,) = flat.tile[lo : lo + CHUNK_ELEMS].nonzero()
@@ -270,7 +287,10 @@ def _flat_mask(flat: Tiled, mask: Any, at: int, n: int) -> Tile:
         tile = move(reshape(mask, (n,)), t).tile
         return np.zeros(0, np.bool_) if tile is None else tile
     box = box_of(t, flat.comm.rank)
-    return mask.reshape(-1)[slice(*box[0])] if box is not None else np.zeros(0, np.bool_)
+    if box is None:
+        return np.zeros(0, np.bool_)
+    own: Tile = flat.memory.asarray(mask.reshape(-1)[slice(*box[0])])
+    return own
 
 
 def _own_mask(a: Tiled, item: ByMask) -> Tile:
@@ -283,6 +303,7 @@ def _own_mask(a: Tiled, item: ByMask) -> Tile:
         tile = move(mask, operand_type(mask.type, t)).tile
         return np.zeros(0, np.bool_) if tile is None else tile
     box = box_of(t, a.comm.rank)
-    return (
-        mask[tuple(slice(lo, hi) for lo, hi in box)] if box is not None else np.zeros(0, np.bool_)
-    )
+    if box is None:
+        return np.zeros(0, np.bool_)
+    own: Tile = a.memory.asarray(mask[tuple(slice(lo, hi) for lo, hi in box)])
+    return own

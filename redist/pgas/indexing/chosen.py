@@ -13,11 +13,15 @@ from redist.errors import IndexKeyError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, box_of
 from redist.pgas.indexing.keys import AtIndex, AtIndices, InRange, Item, NewDim, out_of_bounds
+from redist.pgas.memory import TileMemory, as_tile
 from redist.pgas.tiles.layouts import Shape, dtype_of, make_type, operand_type
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import idle_parts, place_axes
 from redist.pgas.tiles.tiled import Tile, Tiled
+from redist.runtime.cuda.loops import functions_for
 from redist.runtime.elements.by_position import rounds_of
+
+INT = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Chosen:
     """For every dim of the array that is indexed."""
     end: int
     """The dim of the result behind those of the arrays of indices."""
+    memory: TileMemory
+    """Where arrays of indices lie, and lists of positions."""
 
     @staticmethod
     def of(x: Tiled, items: Sequence[Item]) -> Chosen:
@@ -96,7 +102,8 @@ class Chosen:
                 found[item.dim] = FixedIndex(item.index)
             elif isinstance(item, AtIndices):
                 found[item.dim] = IndexTile(_own_indices(x, item.indices, indexed))
-        return Chosen(t, x.shape, sizes, start, tuple(found[i] for i in range(x.ndim)), end)
+        sources = tuple(found[i] for i in range(x.ndim))
+        return Chosen(t, x.shape, sizes, start, sources, end, x.memory)
 
     def round_bytes(self, x: Tiled, n: int) -> int:
         """What a round of this many elements takes: lists of numbers, and the values twice."""
@@ -117,7 +124,7 @@ class Chosen:
     def positions(self, lo: int, hi: int) -> Ints:
         """The number in the array of each element ``lo`` to ``hi`` of this rank's part of the result."""
         if hi <= lo:
-            return np.zeros(0, dtype=np.int64)
+            return self.memory.empty((0,), INT, 0)
         index = self._result_index(lo, hi)
         out: Any = 0
         for dim, (size, source) in enumerate(zip(self.shape, self.sources, strict=True)):
@@ -128,10 +135,13 @@ class Chosen:
                     here = indices.start + indices.step * (index[to] + self.start[to])
                 case IndexTile(tile=tile):
                     here = self._listed_indices(tile, index, lo, hi)
-                    if int(here.min()) < 0:
+                    if self.memory.on_device:
+                        here = here % size  # one launch, and nothing to wait for
+                    elif int(here.min()) < 0:
                         here = np.where(here < 0, here + size, here)
             out = here if dim == 0 else out * size + here
-        return np.broadcast_to(np.asarray(out, dtype=np.int64), (hi - lo,))
+        found: Ints = np.broadcast_to(as_tile(out, INT), (hi - lo,))
+        return found
 
     def _result_index(self, lo: int, hi: int) -> tuple[Ints, ...]:
         """Indices of elements of this rank's part along its dims; nothing if no source needs them."""
@@ -142,7 +152,15 @@ class Chosen:
         )
         if not needed or not self.sizes:
             return ()
+        if self.memory.on_device:
+            numbers = functions_for(self._listed).arange(lo, hi)
+            return tuple(unravel(numbers, self.sizes))
         return np.unravel_index(np.arange(lo, hi), self.sizes)
+
+    @property
+    def _listed(self) -> Tile:
+        """One of the arrays of indices, of which there is at least one."""
+        return next(one.tile for one in self.sources if isinstance(one, IndexTile))
 
     def _listed_indices(self, tile: Tile, index: tuple[Ints, ...], lo: int, hi: int) -> Ints:
         """The index that a tile of indices has for each element ``lo`` to ``hi``."""
@@ -150,7 +168,7 @@ class Chosen:
             return tile.reshape(-1)[lo:hi].astype(np.int64, copy=False)
         own = index[self.end - tile.ndim : self.end]
         at = (i if size > 1 else 0 for i, size in zip(own, tile.shape, strict=True))
-        return np.asarray(tile[tuple(at)]).astype(np.int64)
+        return as_tile(tile[tuple(at)], INT)
 
 
 def in_bounds(indices: Tile, dim: int, size: int) -> Ints:
@@ -190,10 +208,10 @@ def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
         here = resolve_pending(indices)
         end = operand_type(here.type, indexed)
         moved = move(here, end)
-        return np.zeros(0, np.int64) if moved.tile is None else moved.tile
+        return x.memory.empty((0,), INT, 0) if moved.tile is None else moved.tile
     box = box_of(indexed, x.comm.rank)
     if box is None:
-        return np.zeros(0, np.int64)
+        return x.memory.empty((0,), INT, 0)
     own = box[len(box) - indices.ndim :]
     part: Tile = indices[
         tuple(
@@ -201,10 +219,14 @@ def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
             for n, (lo, hi) in zip(indices.shape, own, strict=True)
         )
     ]
-    return part
+    return x.memory.asarray(part)
 
 
 def unravel(positions: Ints, shape: Shape) -> list[Ints]:
     """Indices along every dim from numbers in the whole array."""
     strides = [reduce(lambda a, b: a * b, shape[i + 1 :], 1) for i in range(len(shape))]
-    return [positions // s % max(1, n) for s, n in zip(strides, shape, strict=True)]
+    out = []
+    for i, (s, n) in enumerate(zip(strides, shape, strict=True)):
+        along = positions if s == 1 else positions // max(1, s)
+        out.append(along % max(1, n) if i else along)
+    return out

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from redist.errors import IndexKeyError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, box_of, is_first_copy
 from redist.pgas.indexing.basic import fit_values
 from redist.pgas.indexing.chosen import Chosen, in_bounds
 from redist.pgas.indexing.keys import AtIndex, AtIndices, InRange, Item, NewDim
 from redist.pgas.memory import SHARED_FROM
-from redist.pgas.tiles.budget import require_room, staging_room
+from redist.pgas.tiles.budget import require_room, round_elems, staging_room
 from redist.pgas.tiles.layouts import make_type, operand_type
-from redist.pgas.tiles.move import move
+from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import (
     Link,
@@ -26,6 +27,9 @@ from redist.pgas.tiles.select import (
 )
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_device
+from redist.runtime.cuda.by_position import MARK_BYTES
 from redist.runtime.elements import by_position
 from redist.runtime.index_sets.held import EdgeConstant, EdgeList, EdgeRange, as_slice
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
@@ -38,10 +42,8 @@ def get(x: T, items: Sequence[Item]) -> T:
     """**Collective.** Take the elements that a key with integer arrays names."""
     many = [item for item in items if isinstance(item, AtIndices)]
     ints = [item for item in items if isinstance(item, AtIndex)]
-    if len(many) == 1 and not ints:
-        indices = many[0].indices
-        if isinstance(indices, np.ndarray) or (x.ndim > 1 and indices.size <= SMALL_ELEMS):
-            return _along_one(x, items, many[0])
+    if len(many) == 1 and not ints and _is_taken_along(x, items, many[0]):
+        return _along_one(x, items, many[0])
     chosen = Chosen.of(x, items)
     out = x.new(chosen.type, new_tile(x, chosen.type))
     if chosen.type.global_elems == 0:
@@ -52,13 +54,28 @@ def get(x: T, items: Sequence[Item]) -> T:
     return out
 
 
+def _is_taken_along(x: Tiled, items: Sequence[Item], item: AtIndices) -> bool:
+    """Whether indices of one dim are known to every rank, or may be; on a GPU they stay there."""
+    given = item.indices
+    if isinstance(given, np.ndarray):
+        return True
+    small = x.ndim > 1 and given.size <= SMALL_ELEMS
+    if not x.memory.on_device:
+        return small
+    alone = x.comm.size == 1 and (given.ndim == 1 or not x.memory.is_ghost)
+    return (small or alone) and all(
+        isinstance(one, NewDim) or (isinstance(one, (InRange, AtIndices)) and _stays(x, one))
+        for one in items
+    )
+
+
 def _fetch(x: Tiled, out: Tiled, chosen: Chosen) -> tuple[Tile | None, int]:
     """**Collective.** Fill the result; its tile, and the bytes that this rank received."""
     n = 0 if out.tile is None else out.tile.size
-    local, room = contiguous_tile(x, chosen.round_bytes(x, by_position.ROUND_ELEMS))
+    local, room = contiguous_tile(x, chosen.round_bytes(x, round_elems(x)))
     elems = max(1, room // chosen.round_bytes(x, 1))
     rounds = chosen.agree(x, n, elems)
-    flat = np.zeros(0, x.dtype) if out.tile is None else out.tile.reshape(-1)
+    flat = x.memory.empty((0,), x.dtype, 0) if out.tile is None else out.tile.reshape(-1)
     received = traffic().fetch(x.comm, x.type, local, rounds, chosen.positions, flat, elems)
     return out.tile, received
 
@@ -82,7 +99,8 @@ def _store(a: Tiled, values: Tiled, chosen: Chosen) -> tuple[None, int]:
     sends = box is not None and is_first_copy(t, a.comm.rank)
     sizes = tuple(hi - lo for lo, hi in box) if box is not None else ()
     n = math.prod(sizes) if sends else 0
-    room = staging_room(a, chosen.round_bytes(a, by_position.ROUND_ELEMS))
+    marks = MARK_BYTES * a.tile.size if a.memory.on_device and a.tile is not None else 0
+    room = staging_room(a, chosen.round_bytes(a, round_elems(a)), marks)
     elems = max(1, room // chosen.round_bytes(a, 1))
     rounds = chosen.agree(a, n, elems)
     if t.global_elems == 0:
@@ -90,8 +108,11 @@ def _store(a: Tiled, values: Tiled, chosen: Chosen) -> tuple[None, int]:
 
     def part(lo: int, hi: int) -> Tile:
         if values.tile is None or hi <= lo:
-            return np.zeros(0, a.dtype)
+            return a.memory.empty((0,), a.dtype, 0)
         wide = np.broadcast_to(values.tile, sizes)
+        if a.memory.on_device:
+            own: Tile = wide.reshape(-1)[lo:hi]
+            return own
         return np.asarray(
             wide[np.unravel_index(np.arange(lo, hi), sizes)] if sizes else wide.reshape(1)
         )
@@ -131,8 +152,11 @@ def _taken(x: Tiled, items: Sequence[Item], at: int) -> tuple[Tile | None, int]:
 
 def _take_along(x: T, items: Sequence[Item], item: AtIndices) -> T:
     given = item.indices
-    whole = given if isinstance(given, np.ndarray) else gather_small(given)
-    indices = in_bounds(whole, item.dim, x.shape[item.dim])
+    if isinstance(given, Tiled) and x.memory.on_device:
+        indices = _on_every_gpu(x, given, item.dim)
+    else:
+        whole = given if isinstance(given, np.ndarray) else gather_small(given)
+        indices = in_bounds(whole, item.dim, x.shape[item.dim])
     flat = indices.reshape(-1)
     if flat.nbytes >= SHARED_FROM:
         require_room(x, "take by a list of indices from", 3 * flat.nbytes)
@@ -150,6 +174,19 @@ def _take_along(x: T, items: Sequence[Item], item: AtIndices) -> T:
     if indices.ndim == 1:
         return out
     return reshape(out, (*shape[:at], *indices.shape, *shape[at + 1 :]))
+
+
+def _on_every_gpu(x: Tiled, given: Tiled, dim: int) -> Tile:
+    """**Collective.** All indices on every rank, as they are: CuPy counts from the end by itself."""
+    given = resolve_pending(given)
+    t = make_type(x.mesh, given.type.dtype, given.shape, ((),) * given.ndim)
+    tile, size = move(given, t).tile, x.shape[dim]
+    wrong = tile is not None and tile.size > 0 and not (
+        -size <= int(tile.min()) and int(tile.max()) < size
+    )  # fmt: skip
+    if by_position.rounds_of(x.comm, 0, wrong)[1]:
+        raise IndexKeyError(f"an index is out of bounds for dim {dim} of size {size}")
+    return x.memory.empty(given.shape, given.dtype, 0) if tile is None else tile
 
 
 def _length(item: NewDim | InRange | AtIndices) -> int:
@@ -187,6 +224,9 @@ def _link(x: Tiled, t: ArrayType, to: int, item: NewDim | InRange | AtIndices, f
 
 def _take(tile: Tile, which: Ints, dim: int, out: Tile) -> None:
     """Copy parts of a tile along a dim, without a copy of all of them on the way."""
+    if is_device(tile):
+        tile.take(to_device(which), axis=dim, out=out)
+        return
     if tile.flags.c_contiguous:
         tile.take(which, axis=dim, out=out, mode="clip")
         return

@@ -12,26 +12,28 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
-from redist.layout.tiles import Ints
 from redist.pgas import reductions
 from redist.pgas.elementwise.apply import apply
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.indexing import dispatch
 from redist.pgas.kinds import number_kind, promote
 from redist.pgas.memory import as_tile
+from redist.pgas.ordering.lines import order_of_lines, places_among
 from redist.pgas.ordering.sorting import sort
 from redist.pgas.shapes.shift import flip
 from redist.pgas.shapes.take import take
 from redist.pgas.tiles.arguments import beside, check_arrays, numbers_of
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
-from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.cuda.arrays import to_host
+from redist.runtime.cuda.loops import functions_for
 from redist.runtime.elements.by_position import places_of
 from redist.text.units import ceil_div
 
@@ -42,7 +44,6 @@ INT = np.dtype(np.int64)
 
 @in_f32
 @asked
-@in_memory
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
     """**Collective** if x1 is cut by axes of x2. Find the index in sorted ``x1`` before which values go.
 
@@ -54,6 +55,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     near = x1 if isinstance(x1, Tiled) else x2
     check_arrays("searchsorted", near)
     x1, x2 = (beside(near, one, "searchsorted") for one in (x1, x2))
+    check_alike("searchsorted", x1, x2)
     if side not in ("left", "right"):
         raise ArgumentError(f"cannot search on side {side!r}: need 'left' or 'right'")
     if x1.ndim != 1:
@@ -174,7 +176,8 @@ def _count_in_tiles(x1: T, x2: T, side: Any) -> T:
     x2.memory.check_room(pending.tile_bytes)
     if x1.tile is None or x2.tile is None:
         return x2.new(pending, None)
-    return x2.new(pending, as_tile(np.searchsorted(x1.tile, x2.tile, side), INT))
+    found = x1.memory.call(places_among, x1.tile, x2.tile, side)
+    return x2.new(pending, as_tile(found, INT))
 
 
 def _in_order(x1: T, sorter: T) -> T:
@@ -188,42 +191,44 @@ def _in_order(x1: T, sorter: T) -> T:
 def _ask_holders(x1: Tiled, x2: Tiled, side: Any) -> tuple[Tile | None, int]:
     """**Collective.** Send every value to the rank whose tile of x1 has its place, and the place back."""
     comm, seam = x1.comm, traffic()
-    first = np.zeros(1, x1.dtype) if x1.tile is None or not x1.tile.size else x1.tile[:1]
+    first = np.zeros(1, x1.dtype) if x1.tile is None or not x1.tile.size else to_host(x1.tile[:1])
     firsts = seam.tell_all(comm, first)[:, 0]
     places = places_of(x1.type)
     cut = x1.type.cut(0)
     starts = firsts[places.holders[: cut.n_filled, 0]]
-    asked = np.empty(0, x2.dtype) if x2.tile is None else np.ascontiguousarray(x2.tile).reshape(-1)
-    shard = np.maximum(np.searchsorted(starts, asked, side) - 1, 0)
-    owner = places.nearest(comm.rank)[shard]
-    order = np.argsort(owner, kind="stable")
-    matrix = seam.tell_all(comm, np.bincount(owner, minlength=comm.size).astype(np.int64))
+    memory = x2.memory
+    asked = memory.empty((0,), x2.dtype, 0)
+    if x2.tile is not None:
+        asked = memory.contiguous(x2.tile).reshape(-1)
+    shard = np.maximum(places_among(memory.asarray(starts), asked, side) - 1, 0)
+    owner = memory.asarray(places.nearest(comm.rank))[shard]
+    order = order_of_lines(owner, 0)
+    n_owned = functions_for(owner).bincount(owner, minlength=comm.size)
+    matrix = seam.tell_all(comm, to_host(n_owned).astype(np.int64))
     most = max(1, x2.type.tile_bytes // max(1, x2.dtype.itemsize))
     rounds = ceil_div(int(matrix.sum(axis=0).max()), most)
     offset, _ = cut.range_of(places.shard_of.get(comm.rank, 0))
-    tile = np.empty(0, x1.dtype) if x1.tile is None else x1.tile
+    tile = memory.empty((0,), x1.dtype, 0) if x1.tile is None else x1.tile
     sizes = matrix[comm.rank]
     at = np.cumsum(sizes) - sizes
-    out, received = np.empty(len(asked), INT), 0
+    out, received = memory.empty(asked.shape, INT, 0), 0
     for k in range(rounds):
         lo, hi = (matrix * j // rounds for j in (k, k + 1))
         parts = hi - lo
         sent = np.ascontiguousarray(parts[comm.rank])
-        mine = _ranges(at + lo[comm.rank], sent)
-        questions = np.ascontiguousarray(asked[order[mine]])
+        mine = np.concatenate(
+            [
+                order[a : a + n]
+                for a, n in zip((at + lo[comm.rank]).tolist(), sent.tolist(), strict=True)
+            ]
+        )
+        questions = asked[mine]
         come = np.ascontiguousarray(parts[:, comm.rank])
-        heard = np.empty(int(come.sum()), x2.dtype)
+        heard = memory.empty((int(come.sum()),), x2.dtype, 0)
         go, back = (sent, np.cumsum(sent) - sent), (come, np.cumsum(come) - come)
         received += seam.exchange(comm, questions, go, heard, back)
-        found = np.asarray(np.searchsorted(tile, heard, side) + offset, INT)
-        answers = np.empty(len(questions), INT)
+        found = as_tile(places_among(tile, heard, side) + offset, INT)
+        answers = memory.empty(questions.shape, INT, 0)
         received += seam.exchange(comm, found, back, answers, go)
-        out[order[mine]] = answers
+        out[mine] = answers
     return None if x2.tile is None else out.reshape(x2.tile.shape), received
-
-
-def _ranges(starts: Ints, counts: Ints) -> Ints:
-    """List the numbers of several ranges, one after the other."""
-    return np.concatenate(
-        [np.arange(a, a + n) for a, n in zip(starts.tolist(), counts.tolist(), strict=True)]
-    ).astype(np.int64)

@@ -19,6 +19,7 @@ import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas.kinds import number_kind
+from redist.pgas.ordering.lines import sorted_lines
 from redist.pgas.ordering.sorting import MOST_GROWTH, find_splitters, holders_of_rows, values_at
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import asked
@@ -90,17 +91,9 @@ def _write_values(out: Tile, tile: Tile, places: tuple[int, ...], dims: tuple[in
     """**Local.** The values of rows that a tile holds whole."""
     rows = _as_rows(tile, dims)
     by_parts = not is_device(rows)
-    ordered = np.partition(rows, sorted(set(places)), axis=1) if by_parts else _sorted_rows(rows)
+    ordered = np.partition(rows, sorted(set(places)), axis=1) if by_parts else sorted_lines(rows, 1)
     for k, place in enumerate(places):
         out[k] = ordered[:, place].reshape(out.shape[1:])
-
-
-def _sorted_rows(rows: Tile) -> Tile:
-    """Sorted copies of rows; CuPy has no order of truth values."""
-    if is_device(rows) and rows.dtype == np.bool_:
-        ordered: Tile = np.sort(rows.view(np.uint8), axis=1).view(np.bool_)
-        return ordered
-    return np.sort(rows, axis=1)
 
 
 def _find_values(
@@ -108,7 +101,7 @@ def _find_values(
 ) -> tuple[Tile | None, int]:
     """**Collective.** The values of rows of which several ranks hold parts, on all of these."""
     members, sizes = holders_of_rows(x.type, dims, x.comm.rank)
-    rows = np.empty((0, 0), x.dtype) if x.tile is None else _sorted_rows(_as_rows(x.tile, dims))
+    rows = np.empty((0, 0), x.dtype) if x.tile is None else sorted_lines(_as_rows(x.tile, dims), 1)
     most_rows = math.prod(n for i, n in enumerate(x.type.tile_shape) if i not in dims)
     targets, where = np.unique(np.asarray(places, np.int64), return_inverse=True)
     cuts, received = find_splitters(x.comm, rows, members, sizes, targets, most_rows)

@@ -20,11 +20,10 @@ from redist.layout.axes import coordinates, refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, grid
 from redist.pgas.elementwise.in_f32 import in_f32
-from redist.pgas.kinds import number_kind
+from redist.pgas.ordering.lines import kind_of_sort, order_of_lines, sort_lines, sorted_lines
 from redist.pgas.tiles.arguments import dim_of, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
-from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
@@ -32,6 +31,7 @@ from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_device, to_host
+from redist.runtime.cuda.loops import functions_for
 from redist.runtime.ranks.world import Comm
 from redist.text.units import ceil_div
 
@@ -87,7 +87,7 @@ def find_splitters(
 
 
 def values_at(row: Any, places: Ints) -> Tile:
-    """**Local.** Some values of a row, which may lie on a GPU, in memory."""
+    """**Local.** Some values of a row, which may lie on a GPU, in memory: samples."""
     return to_host(row[to_device(places)]) if is_device(row) else row[places]
 
 
@@ -151,7 +151,6 @@ MOST_GROWTH = 2
 @in_f32
 @asked
 @takes_array
-@in_memory
 def sort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:
     """**Collective** if the dim is cut. Sort the values along a dim; NaN is the largest."""
     return _sort(x, "sort", axis, descending, stable)
@@ -160,7 +159,6 @@ def sort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = Tr
 @in_f32
 @asked
 @takes_array
-@in_memory
 def argsort(x: T, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> T:
     """**Collective** if the dim is cut. Find the indices that sort along a dim."""
     return _sort(x, "argsort", axis, descending, stable)
@@ -202,18 +200,23 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
     if not with_places:
         out = x.memory.empty(given.shape, given.dtype, t.tile_bytes)
         np.copyto(out, given)
-        out.sort(axis=dim, kind=_kind(out, stable))
+        x.memory.write(sort_lines, out, dim, kind_of_sort(out, stable))
         return x.new(t, x.memory.contiguous(np.flip(out, dim)) if descending else out)
     x.memory.check_room(2 * t.tile_bytes)
+    if x.memory.on_device:
+        out = x.memory.empty(given.shape, t.dtype.to_numpy(), t.tile_bytes)
+        x.memory.write(_write_order, out, given, dim, descending)
+        return x.new(t, out)
     places = np.argsort(given, axis=dim, kind="stable")
     if descending:
         places = x.memory.contiguous(np.flip(given.shape[dim] - 1 - places, dim))
     return x.new(t, places)
 
 
-def _kind(values: Tile, stable: bool) -> Any:
-    """The kind of sort: stable only if equal elements can differ, as 0.0 and -0.0."""
-    return "stable" if stable and number_kind(values.dtype) in "fc" else None
+def _write_order(out: Tile, given: Tile, dim: int, descending: bool) -> None:
+    """**Local.** The places that sort lines, which are given backwards if they shall descend."""
+    places = order_of_lines(given, dim)
+    out[...] = np.flip(given.shape[dim] - 1 - places, dim) if descending else places
 
 
 @lru_cache(maxsize=4096)
@@ -295,18 +298,18 @@ def _sort_cut(
     start = int(group.starts[me])
     group = group.backwards() if descending else group
     most_rows = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
-    rows = np.empty((0, 0), x.dtype)
+    rows = x.memory.empty((0, 0), x.dtype, 0)
     if x.tile is not None:
         given = np.moveaxis(x.tile, dim, -1)
-        rows = np.ascontiguousarray(given[..., ::-1] if descending else given)
+        rows = x.memory.contiguous(given[..., ::-1] if descending else given)
         rows = rows.reshape(math.prod(given.shape[:-1]), given.shape[-1])
     columns = [rows]
     if with_places:
-        order = np.argsort(rows, axis=1, kind="stable")
+        order = order_of_lines(rows, 1)
         local = rows.shape[1] - 1 - order if descending else order
         columns = [np.take_along_axis(rows, order, axis=1), local + start]
     else:
-        columns = [np.sort(rows, axis=1, kind=_kind(rows, stable))]
+        columns = [sorted_lines(rows, 1, kind_of_sort(rows, stable))]
     columns, received = merge_runs(
         x.comm, columns, group.members, group.sizes, group.sizes, most_rows
     )
@@ -352,8 +355,10 @@ def merge_runs(
             for r in range(len(cuts))
         ]
         packed = column if len(column) == 1 else np.concatenate([*parts, column[:0].reshape(-1)])
-        got = np.empty(int(received[0].sum()), column.dtype)
-        n_bytes += traffic().exchange(comm, np.ascontiguousarray(packed), sent, got, received)
+        xp = functions_for(column)
+        got = xp.empty(int(received[0].sum()), column.dtype)
+        given = xp.ascontiguousarray(packed).reshape(-1)
+        n_bytes += traffic().exchange(comm, given, sent, got, received)
         out.append(_unpack(got, come))
     return _merge_rows(out), n_bytes
 
@@ -370,14 +375,14 @@ def _unpack(got: Tile, come: Ints) -> Tile:
     """Make rows from what came: by member, then by row."""
     n_rows = len(come)
     if n_rows <= 1:
-        return got.reshape(n_rows, -1) if n_rows else np.empty((0, 0), got.dtype)
-    pieces = np.split(got, np.cumsum(come.T.reshape(-1))[:-1])
+        return got.reshape(n_rows, -1) if n_rows else got[:0].reshape(0, 0)
+    pieces = np.split(got, np.cumsum(come.T.reshape(-1))[:-1].tolist())
     return np.stack([np.concatenate(pieces[r::n_rows]) for r in range(n_rows)])
 
 
 def _merge_rows(columns: list[Tile]) -> list[Tile]:
     """Merge sorted runs; equal elements stay in the order of their runs."""
     if len(columns) == 1:
-        return [np.sort(columns[0], axis=1, kind="stable")]
-    order = np.argsort(columns[0], axis=1, kind="stable")
+        return [sorted_lines(columns[0], 1, "stable")]
+    order = order_of_lines(columns[0], 1)
     return [np.take_along_axis(column, order, axis=1) for column in columns]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from redist.layout.tiles import box_of
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.global_array import Array
 from redist.pgas.kinds import number_kind
+from redist.pgas.ordering.lines import keys_of, order_of_lines
 from redist.pgas.ordering.sorting import MOST_GROWTH
 from redist.pgas.tiles.arguments import dim_of, takes_array
 from redist.pgas.tiles.arranging import asked
@@ -129,9 +130,9 @@ def _write_values(values: Tile, tile: Tile, places: Tile, start: int, dim: int) 
 def _write_order(order: Tile, every: Tile, at: Tile, dim: int, largest: bool) -> None:
     """**Local.** Where the best of those are that all tiles told, which come in the order of their tiles."""
     out, rows, indices = (np.moveaxis(one, dim, -1) for one in (order, every, at))
-    first = _argsort(_keys(rows, largest))
+    first = order_of_lines(_keys(rows, largest), -1)
     missing = (np.take_along_axis(indices, first, -1) < 0).astype(np.uint8)
-    out[...] = np.take_along_axis(first, _argsort(missing), -1)[..., : out.shape[-1]]
+    out[...] = np.take_along_axis(first, order_of_lines(missing, -1), -1)[..., : out.shape[-1]]
 
 
 def _write_taken(out: Tile, tile: Tile, order: Tile, dim: int) -> None:
@@ -142,40 +143,19 @@ def _write_taken(out: Tile, tile: Tile, order: Tile, dim: int) -> None:
 def _best(keys: Tile, n: int) -> Tile:
     """**Local.** The places of the ``n`` smallest keys of each row, in order, those first that come first."""
     if is_device(keys) or n == 0:
-        first: Tile = _argsort(keys)[..., :n]
+        first: Tile = order_of_lines(keys, -1)[..., :n]
         return first
     edge = np.partition(keys, n - 1, axis=-1)[..., n - 1 : n]
     below, level = keys < edge, keys == edge
     room = n - np.count_nonzero(below, axis=-1, keepdims=True)
     chosen = below | (level & (np.cumsum(level, axis=-1) <= room))
     places = np.nonzero(chosen)[-1].reshape((*keys.shape[:-1], n))
-    order = _argsort(np.take_along_axis(keys, places, -1))
+    order = order_of_lines(np.take_along_axis(keys, places, -1), -1)
     return np.take_along_axis(places, order, -1)
 
 
-def _argsort(keys: Tile) -> Tile:
-    """**Local.** Places in order; equal keys stay in theirs. CuPy's sort is always stable."""
-    return np.argsort(keys, axis=-1) if is_device(keys) else np.argsort(keys, -1, kind="stable")
-
-
 def _keys(values: Tile, largest: bool) -> Tile:
-    """**Local.** Integers in the order of values, or in the other order: NaN last, both zeros alike.
-
-    >>> _keys(np.array([1.5, -0.0, -2.0, 0.0, np.nan], "f4"), False).argsort(kind="stable").tolist()
-    [2, 1, 3, 0, 4]
-    """
-    kind = number_kind(values.dtype)
-    if kind == "b":
-        keys: Any = values.astype(np.uint8)
-    elif kind == "f":
-        bits = np.dtype(f"i{values.dtype.itemsize}")
-        plain = np.where(values != values, values.dtype.type(np.nan), values + values.dtype.type(0))
-        raw = plain.view(bits)
-        most = bits.type(np.iinfo(bits).max)
-        keys = np.where(
-            raw < 0, raw ^ most, raw
-        )  # of negative floats the larger magnitude comes first
-    else:
-        keys = values
+    """**Local.** Integers in the order of values, or in the other order: NaN last, both zeros alike."""
+    keys = keys_of(values)
     found: Tile = ~keys if largest else keys
     return found

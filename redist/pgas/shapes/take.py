@@ -13,7 +13,7 @@ from redist.pgas.indexing.chosen import in_bounds
 from redist.pgas.indexing.keys import AtIndex, InRange
 from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import make_type
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile, place_axes
@@ -57,11 +57,11 @@ def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
 
 @asked
 @takes_array
-@in_memory
 def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
     """**Collective** if that dim is cut. Take from each row along a dim the elements at its own indices."""
     (dim,) = dims_of(axis, x.ndim)
     x = resolve_pending(x)
+    check_alike("take_along_axis", x, indices)
     if indices.ndim != x.ndim:
         raise ArgumentError(f"cannot take along {x.ndim} dims by indices of {indices.ndim}")
     alike = all(
@@ -96,4 +96,5 @@ def _taken_along(x: Tiled, indices: Tiled, dim: int) -> tuple[Tile | None, int]:
         raise IndexKeyError(f"an index is out of bounds for dim {dim} of size {n}")
     if x.tile is None or own is None:
         return None, 0
-    return np.take_along_axis(x.tile, in_bounds(own, dim, n), dim), 0
+    known = own if x.memory.on_device else in_bounds(own, dim, n)  # CuPy counts from the end itself
+    return np.take_along_axis(x.tile, known, dim), 0

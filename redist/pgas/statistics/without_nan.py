@@ -29,7 +29,6 @@ from redist.pgas.statistics.quantiles import (
     shares_of,
 )
 from redist.pgas.tiles.arguments import Axis, takes_array
-from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.tiled import T
@@ -127,7 +126,6 @@ def nanmin(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 
 @in_f32
 @takes_array
-@in_memory
 def nanmedian(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """**Collective** if a dim is cut. The middle value over dims without NaN; NaN where all values are.
 
@@ -149,7 +147,6 @@ def nanmedian(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 
 @in_f32
 @takes_array
-@in_memory
 def nanquantile(
     x: T, q: Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> T:
@@ -163,7 +160,6 @@ def nanquantile(
 
 @in_f32
 @takes_array
-@in_memory
 def nanpercentile(
     x: T, q: Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> T:

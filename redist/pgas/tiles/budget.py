@@ -7,8 +7,17 @@ import gc
 from redist.errors import MemoryLimitError
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.elements import by_position
 from redist.runtime.ranks.collectives import least_available
 from redist.text.units import format_bytes
+
+ON_GPU_ELEMS = 2**25
+"""Elements that pass between GPUs by position in one round: there a round costs more than memory."""
+
+
+def round_elems(x: Tiled) -> int:
+    """**Local.** How many elements of an array pass by position in one round, where memory allows it."""
+    return ON_GPU_ELEMS if x.memory.on_device else by_position.ROUND_ELEMS
 
 
 def require_room(x: Tiled, what: str, n_bytes: int) -> None:

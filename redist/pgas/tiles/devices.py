@@ -17,6 +17,7 @@ from redist.errors import ArgumentError, CaptureError, RequestError
 from redist.pgas.kinds import as_tile_of
 from redist.pgas.structures import mapped
 from redist.pgas.tiles.tiled import T, Tiled, tile_in
+from redist.pgas.watch.seam import CopiedRows, traffic
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host
 from redist.text.call_site import calling_line
@@ -145,6 +146,9 @@ def in_memory(function: F) -> F:
         else:
             return function(*args, **options)
         check_alike(what, *args, *options.values())
+        given = (tile_in(one) for one in (*args, *options.values()) if isinstance(one, Tiled))
+        n_bytes = sum(tile.nbytes for tile in given if tile is not None)
+        traffic().note(calling_line(), CopiedRows(1, n_bytes))
         return copy_to_gpu(function(*copy_to_host(args), **copy_to_host(options)))
 
     anywhere.__doc__ = f"{function.__doc__ or ''} {SAID}"

@@ -17,10 +17,11 @@ from numpy.lib.stride_tricks import as_strided
 
 from redist.pgas.creation import write_parts
 from redist.pgas.elementwise.rounded import Rounded
-from redist.pgas.ghosts.ghost import reshaped, sort_in_place
+from redist.pgas.ghosts.ghost import reshaped
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 from redist.pgas.joins.ein_kernel import COMBINING, EinKernel
 from redist.pgas.joins.trace_join import is_element_wise
+from redist.pgas.ordering.lines import sort_lines
 from redist.pgas.products.in_f32 import product_in_f32
 from redist.pgas.programs.passes.blocks import BlockedJoin
 from redist.pgas.programs.passes.fuse import FusedElements
@@ -169,7 +170,7 @@ def rule_of(task: Task, shapes: Shapes) -> CutRule | None:
         return _of_reduction(task, shapes)
     if function in (write_parts, fill_whole):
         return _of_fill(task, shapes)
-    if function is sort_in_place or getattr(function, "__name__", "") == "accumulate":
+    if function is sort_lines or getattr(function, "__name__", "") == "accumulate":
         return _of_lines(task, shapes)
     is_ufunc = isinstance(function, (np.ufunc, Rounded)) and is_element_wise(function)
     if is_ufunc or isinstance(function, FusedElements):
@@ -277,7 +278,7 @@ def _of_lines(task: Task, shapes: Shapes) -> CutRule | None:
     if number not in shapes:
         return None
     labels = tuple(range(len(shapes[number])))
-    if task.function is sort_in_place:
+    if task.function is sort_lines:
         return CutRule(((0, labels),), labels, 0, frozenset({task.args[1] % len(labels)}))
     axis = task.options.get("axis")
     if len(task.args) > 1 or not isinstance(axis, int):
