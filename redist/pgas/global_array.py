@@ -314,19 +314,20 @@ class Array(Methods):
         """**Local.** Read elements at a global index, wherever they lie, as NumPy's own.
 
         Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
-        values from the start of the interval; see :mod:`redist.pgas.onesided.get_put`.
+        values from the start of the interval; see :mod:`redist.pgas.onesided.get_put`. On a GPU what is
+        read stays there: a look at one element takes a copy to the host.
         """
-        self.memory.check_reach("get elements of", self.type)
+        self.memory.check_tile("get elements of", self.type)
         return get_put.get(self, index)
 
     def put(self, index: Any, values: Any) -> None:
         """**Local.** Write at a global index, inside an epoch; visible after the next fence."""
-        self.memory.check_reach("put into", self.type)
+        self.memory.check_tile("put into", self.type)
         get_put.put(self, index, values)
 
     def accumulate(self, index: Any, values: Any, op: str = "sum") -> None:
         """**Local.** Combine by sum, prod, max, min or replace at a global index, inside an epoch."""
-        self.memory.check_reach("accumulate into", self.type)
+        self.memory.check_tile("accumulate into", self.type)
         get_put.accumulate(self, index, values, op)
 
     @left_alone
@@ -338,13 +339,13 @@ class Array(Methods):
         What is read from other nodes is kept until the fence, and fetched ahead in the next interval;
         ``cache=False`` and ``prefetch=False`` switch that off, for comparison.
         """
-        self.memory.check_reach("open an epoch on", self.type)
+        self.memory.check_tile("open an epoch on", self.type)
         return epochs.Epoch(self, timeout_s, prefetch, cache)
 
     @left_alone
     def fence(self, timeout_s: float | None = TIMEOUT_S) -> None:
         """**Collective.** Make what was put or written before, on any rank, visible to all."""
-        self.memory.check_reach("fence", self.type)
+        self.memory.check_tile("fence", self.type)
         epochs.fence(self, timeout_s)
 
     def __repr__(self) -> str:

@@ -8,16 +8,16 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redist.errors import MemoryLimitError, RequestError
+from redist.errors import MemoryLimitError
 from redist.layout.array_type import ArrayType
 from redist.pgas.kinds import is_stored
 from redist.pgas.limit_in_force import current_limit
-from redist.runtime.cuda.arrays import empty_on_device, to_device, to_host
+from redist.runtime.cuda.arrays import current_stream, empty_on_device, to_device, to_host
 from redist.runtime.shm.segments import Bytes, can_share, shared_bytes
 from redist.text.units import ceil_div, format_beside, format_bytes
 
@@ -107,6 +107,9 @@ class TileMemory:
         """**Local.** Call a function of tiles whose result has sizes of theirs; it may look at values."""
         return function(*args, **options)
 
+    def settle(self) -> None:
+        """**Local.** Wait until all is written that was to be written."""
+
     def check_room(self, n_bytes: int) -> None:
         """**Local.** Raise if the limit has no room for ``n_bytes`` more."""
         if self.limit_bytes is not None:
@@ -142,9 +145,6 @@ class TileMemory:
 
     def check_tile(self, what: str, t: ArrayType) -> None:
         """**Local.** Refuse to reach into a tile that is not there."""
-
-    def check_reach(self, what: str, t: ArrayType) -> None:
-        """**Local.** Refuse one-sided access to what other ranks cannot reach."""
 
     def number_in(self, tile: Tile) -> Any:
         """**Local.** The only element of a tile, as NumPy's number."""
@@ -354,9 +354,9 @@ class DeviceTileMemory(TileMemory):
         """**Local.** Copy a tile into C order; itself if it is."""
         return tile if tile.flags.c_contiguous else tile.copy()
 
-    def check_reach(self, what: str, t: ArrayType) -> NoReturn:
-        """**Local.** Refuse, alike on all ranks: other ranks cannot reach into a GPU."""
-        raise RequestError(f'cannot {what} an array on a GPU: use a.to_device("cpu") first')
+    def settle(self) -> None:
+        """**Local.** Wait until all is written that the current stream was given to write."""
+        current_stream().synchronize()
 
     def adopt(self, tile: Tile, worst_bytes: int) -> None:
         """**Local.** Count a tile, once with all views of it, for as long as it lives."""

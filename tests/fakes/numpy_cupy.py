@@ -15,11 +15,14 @@ import numpy as np
 from mpi4py import MPI
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from redist.runtime.copies.addresses import array_at
 from tests.fakes.emulated_loops import RawModule
 
 MISSING = {"vector_norm", "unravel_index"}
 """Functions that CuPy does not have."""
 
+PLACE: list[Any] = [lambda values: values]
+"""What says where new arrays lie."""
 LENT = [0, 0]
 """Bytes of all arrays of the pretended GPU, and the most that they were."""
 
@@ -28,8 +31,15 @@ class ndarray(NDArrayOperatorsMixin):
     """An array of the pretended GPU."""
 
     __array_priority__ = 100
+    _lent = 0
 
-    def __init__(self, values: Any, base: Any = None) -> None:
+    def __init__(
+        self, values: Any, base: Any = None, memptr: Any = None, strides: Any = None
+    ) -> None:
+        if memptr is not None:  # as CuPy's own: a shape and a dtype, in memory that is there
+            values, base = array_at(memptr.ptr, values, strides, np.dtype(base)), memptr
+        elif base is None:
+            values = PLACE[0](np.asarray(values))
         self.values, self.base = np.asarray(values), base
         self.device = SimpleNamespace(id=0)
         self._lent = self.values.nbytes if base is None else 0
@@ -73,6 +83,8 @@ class ndarray(NDArrayOperatorsMixin):
         if function.__name__ == "searchsorted" and any(one.dtype.kind in "bc" for one in args[:2]):
             raise TypeError("no places among truth values or complex numbers")
         given, named = _opened(args), {k: _opened(v) for k, v in options.items()}
+        if function is np.argsort:
+            named["kind"] = "stable"
         out = function(*given, **named)
         same = next((one for one in args if isinstance(one, ndarray) and out is one.values), None)
         if same is not None:
@@ -235,7 +247,8 @@ def _function(name: str) -> Any:
     found = getattr(np, name)
 
     def call(*args: Any, **options: Any) -> Any:
-        out = found(*_opened(args), **{key: _opened(one) for key, one in options.items()})
+        stable = {"kind": "stable"} if name == "argsort" else {}
+        out = found(*_opened(args), **{key: _opened(one) for key, one in options.items()}, **stable)
         several = isinstance(out, (tuple, list))
         return type(out)(map(ndarray, out)) if several else ndarray(out)
 
@@ -274,7 +287,13 @@ def install() -> None:
         memcpyAsync=lambda to, of, n_bytes, kind, stream: ctypes.memmove(to, of, n_bytes),
     )
     cupy.cuda = SimpleNamespace(
-        runtime=runtime, Stream=Stream, PinnedMemory=PinnedMemory, get_current_stream=Stream
+        runtime=runtime,
+        Stream=Stream,
+        PinnedMemory=PinnedMemory,
+        get_current_stream=Stream,
+        alloc_pinned_memory=lambda n_bytes: np.full(n_bytes, 0xA5, np.uint8),
+        UnownedMemory=lambda address, *more: SimpleNamespace(ptr=address),
+        MemoryPointer=lambda memory, offset: SimpleNamespace(ptr=memory.ptr + offset),
     )
     sys.modules["cupy"] = cupy
 

@@ -37,6 +37,18 @@ def test_checkpoints_on_gpus(ranks: int) -> None:
 
 
 @needs_gpu
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_one_sided_access_on_gpus(ranks: int) -> None:
+    for program, args in (
+        ("onesided", ("--n", "40")),
+        ("reaching", ()),
+        ("reaching", ("--nodes",)),
+    ):
+        done = run(f"tests.programs.pgas.{program}", ranks, "--cuda", *args, limit_s=300.0)
+        assert done.status == 0, done.output
+
+
+@needs_gpu
 @pytest.mark.parametrize("ranks", [1, 3, 8])
 def test_halos_on_gpus(ranks: int) -> None:
     done = run("tests.programs.mpi.halos", ranks, "--real", "--n", "20", limit_s=300.0)

@@ -44,6 +44,13 @@ def passing(ranks: int, *args: str, slow: str = "") -> Job:
     return job(ranks, "parts", "--n", str(sample(12, of=120)), *args, slow=slow)
 
 
+def one_sided(ranks: int, quick: int, thorough: int, *args: str) -> Job:
+    """Random epochs on emulated GPUs that open each other's memory."""
+    n = str(sample(quick, of=thorough) or 1)
+    args = ("--cuda", "--without-gpu", "--n", n, "--seed", str(ranks), *args)
+    return Job(ranks, (Run("pgas.onesided", args, "" if quick else SEVERAL),))
+
+
 def streaming(carrier: str, slow: str = "") -> Job:
     """Work of a stream before, during and after transfers, in small rounds."""
     return job(3, "streams", "--carrier", carrier, *ROUNDS, *PRETENDED, slow=slow)
@@ -82,6 +89,15 @@ ON_LINUX = [
     passing(4, "--gpus", "2"),
     passing(3, "--gpus", "1", slow=SEVERAL),
     *(passing(3, "--carrier", c, slow="" if c == "pinned" else SEVERAL) for c in CARRIERS),
+    one_sided(1, 0, 100),
+    one_sided(2, 6, 80, "--gpus", "2"),
+    one_sided(3, 9, 80, "--shared"),
+    one_sided(3, 0, 40, "--closed"),
+    one_sided(4, 6, 40, "--shared", "--node-size", "2"),
+    one_sided(4, 0, 60, "--gpus", "2"),
+    one_sided(6, 0, 30, "--gpus", "3"),
+    Job(3, (Run("pgas.reaching", ("--cuda", "--without-gpu")),)),
+    Job(2, (Run("pgas.reaching", ("--nodes", "--cuda", "--without-gpu")),)),
     job(2, "memory", "--pretend", "--only", "donated"),
     job(4, "memory", "--pretend", "--only", "donated", slow=SEVERAL),
     job(4, "donating", "--pretend"),

@@ -63,8 +63,6 @@ class GhostMemory(TileMemory):
         """**Local.** Refuse: one rank's tiles and indices are not part of a program."""
         raise CaptureError(f"cannot {what} {t} in a program ({calling_line()}): {END_IT}")
 
-    check_reach = check_tile
-
     def number_in(self, tile: Tile) -> Any:
         """**Local.** A number that is made up, for an explanation."""
         return tile.dtype.type(1)

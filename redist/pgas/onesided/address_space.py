@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.pgas.keeper import FAR_BYTES
-from redist.pgas.memory import BUFFERS, SHARED_FROM
+from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
 from redist.pgas.onesided.index_selection import TileSelection
 from redist.pgas.tiles.tiled import Tile
 from redist.pgas.watch.seam import FarRead, traffic
 from redist.runtime.index_sets.part import Part
-from redist.runtime.onesided.delivery import MESSAGE_BYTES, enclose, once, open_record, refer
+from redist.runtime.onesided.delivery import (
+    MESSAGE_BYTES,
+    enclose,
+    in_segment,
+    once,
+    open_record,
+    refer,
+    segment_of,
+)
 from redist.runtime.onesided.window import Index, Window
 from redist.runtime.shm.segments import Bytes, find
 from redist.text.call_site import Line, calling_line
@@ -55,7 +63,7 @@ class FarBlocks:
 
     def read(self, parts: Iterable[tuple[int, Part, Index]], out: Tile, line: Line) -> None:
         """**Local.** Copy parts of tiles to places in ``out``."""
-        near, missing = [], []
+        near, missing, there = [], [], []
         for shard, part, where in parts:
             if shard not in self.window.sources:
                 near.append((shard, part, where))
@@ -66,42 +74,39 @@ class FarBlocks:
             if block is None:
                 missing.append((key, shard, part, where))
             else:
-                out[where] = block
+                there.append((block, where))
                 self._ahead.pop(key, None)
                 traffic().note(line, FarRead(hits=1, kept_bytes=block.nbytes))
         if near:
             self.window.read(near, out)
         if missing:
-            self._fetch(missing, out, line)
+            there += self._fetch(missing, line)
+        self.window.put(there, out)
 
-    def _fetch(self, missing: list[tuple[Any, int, Part, Index]], out: Tile, line: Line) -> None:
+    def _fetch(
+        self, missing: list[tuple[Any, int, Part, Index]], line: Line
+    ) -> list[tuple[Any, Index]]:
         """Fetch what is missing, and with it what the line read in the interval before."""
         wanted = {key: (shard, part) for key, shard, part, _ in missing}
         ahead: dict[Any, Block] = {}
         if self.prefetch and self.cache:
             before = self._before.pop(line, {})  # once in an interval
-            there = self._now[line]
+            now = self._now[line]
             for shard, part in before.values():
                 key = self._key(shard, part)
-                if key not in wanted and key not in there:
+                if key not in wanted and key not in now:
                     ahead[key] = shard, part
-        dtype = self.window.dtype
-        blocks = {
-            key: np.empty(part.shape, dtype) for key, (_, part) in {**wanted, **ahead}.items()
-        }
-        self.window.fetch(
-            [(shard, part, blocks[key]) for key, (shard, part) in {**wanted, **ahead}.items()]
-        )
+        asked = {**wanted, **ahead}
+        blocks = dict(zip(asked, self.window.fetch(asked.values()), strict=True))
         fetched = sum(block.nbytes for block in blocks.values())
         traffic().note(line, FarRead(misses=len(wanted), fetched_bytes=fetched))
-        for key, _, _, where in missing:
-            out[where] = blocks[key]
         if self.cache:
             for key, block in blocks.items():
                 if FAR_BYTES.put(key, block, block.nbytes):
                     self._kept.append(key)
                     if key in ahead:
                         self._ahead[key] = line, block.nbytes
+        return [(blocks[key], where) for key, _, _, where in missing]
 
     def _key(self, shard: int, part: Part) -> Any:
         return self._number, self._interval, shard, part.words().tobytes()
@@ -138,6 +143,8 @@ class ArrayAccess:
     they refer to. Both count against the memory limit until the interval ends.
     """
 
+    memory: ClassVar[TileMemory] = BUFFERS
+
     __slots__ = (
         "cuts", "dtype", "far", "is_open", "log", "log_bytes", "peeked", "shape", "staged", "tile", "type",
         "views", "window",
@@ -154,53 +161,73 @@ class ArrayAccess:
         """Reads tiles of other nodes; None if there are none."""
         self.log: dict[int, list[Bytes]] = {}
         self.log_bytes = 0
-        self.staged: list[Tile] = []
+        self.staged: list[Any] = []
 
     def read(self, selection: TileSelection) -> Any:
         """**Local.** Read the elements selected, as a new array or one number."""
         part = selection.part
-        BUFFERS.check_room(part.n_elems * self.dtype.itemsize)
-        out = np.empty(part.shape, self.dtype)
+        self.memory.check_room(part.n_elems * self.dtype.itemsize)
+        out = self.new(part.shape)
         pieces = selection.pieces(self.cuts)
         if self.far is not None and self.is_open:
             self.far.read(pieces, out, calling_line())
         else:
             self.window.read(pieces, out)
-        return out.reshape(selection.shape)[()]
+        return self.given(out.reshape(selection.shape))
+
+    def new(self, shape: tuple[int, ...]) -> Any:
+        """**Local.** An array for elements that are copied."""
+        return np.empty(shape, self.dtype)
+
+    def given(self, out: Any) -> Any:
+        """**Local.** Elements that were read, as the user gets them."""
+        return out[()]
 
     def write(self, selection: TileSelection, values: Any, op: str) -> None:
         """**Local.** Note a write for the end of the interval."""
-        data = self._copy_values(selection, values)
-        code, node = NAMES.index(op), self.window.world.node.ranks
-        is_shared = not selection.part.has_list and find(data) is not None
+        data = self.copied(selection, values)
+        code = NAMES.index(op)
         made: list[tuple[int, Bytes]] = []
         for shard, piece, where in selection.pieces(self.cuts):
-            holders = self.window.holders[shard]
-            given: Tile = data[where] if piece.has_list else data[(*where, ...)]
-            if is_shared and once(given).nbytes >= REFER_FROM:
-                record = refer(code, piece, given, self.window.world.rank)
-                made += [(rank, record) for rank in holders if rank in node]
-                holders = [rank for rank in holders if rank not in node]
+            holders, near = self.window.holders[shard], self.window.near
+            given = self.part_of(data, piece, where)
+            close = [rank for rank in holders if rank in near]
+            records = list(self.references(code, piece, given)) if close else []
+            if records:
+                made += [(rank, record) for record in records for rank in close]
+                holders = [rank for rank in holders if rank not in near]
             if holders:
-                records = list(self._records(code, piece, given))
+                records = list(self._records(code, piece, self.on_host(given)))
                 made += [(rank, record) for record in records for rank in holders]
         for record in {id(record): record for _, record in made}.values():
             self.log_bytes += len(record)
             BUFFERS.live_bytes += len(record)
         for rank, record in made:
             self.log.setdefault(rank, []).append(record)
-        if is_shared:
-            self.staged.append(data)
 
-    def _copy_values(self, selection: TileSelection, values: Any) -> Tile:
+    def part_of(self, data: Any, piece: Part, where: Index) -> Any:
+        """**Local.** The values of a part."""
+        return data[where] if piece.has_list else data[(*where, ...)]
+
+    def on_host(self, given: Any) -> Tile:
+        """**Local.** Values that travel."""
+        values: Tile = given
+        return values
+
+    def references(self, code: int, piece: Part, given: Any) -> Iterator[Bytes]:
+        """**Local.** Records for owners on the node that leave values where they are; none if they travel."""
+        if not piece.has_list and find(given) is not None and once(given).nbytes >= REFER_FROM:
+            self.staged.append(given)
+            values = once(given)
+            yield refer(code, piece, values, segment_of(values, self.window.world.rank))
+
+    def copied(self, selection: TileSelection, values: Any) -> Any:
         """Copy values as they are now, in the array's dtype; those that repeat are kept once.
 
         Many lie in shared memory, where the owners of the elements find them.
         """
         part, itemsize = selection.part, self.dtype.itemsize
-        shape = selection.shape if part.has_list else np.shape(values)
-        if len(shape) > len(selection.shape) or math.prod(shape) >= part.n_elems:
-            shape = selection.shape
+        shape = kept_shape(selection, np.shape(values))
         n_bytes = math.prod(shape) * itemsize
         travels = part.has_list or n_bytes < SHARED_FROM or not self.window.world.one_node
         extra = n_bytes + (8 * part.n_elems if part.flat else 0) if travels else 0
@@ -222,7 +249,10 @@ class ArrayAccess:
     def take(self, record: Bytes) -> None:
         """**Local.** Do a write to this rank's tile."""
         assert self.tile is not None
-        code, part, values = open_record(record, self.dtype, self.window.world)
+        world = self.window.world
+        code, part, values = open_record(
+            record, self.dtype, lambda place, shape: in_segment(place, shape, self.dtype, world)
+        )
         function = OPS[NAMES[code]]
         index = part.index(self.tile.shape)
         if function is None:
@@ -235,9 +265,18 @@ class ArrayAccess:
             view = self.tile[(*index, ...)]
             function(view, values, out=view)
 
+    def finish(self) -> None:
+        """**Local.** Have done all that was taken."""
+
     def forget(self) -> None:
         """**Local.** Drop what this interval has put, and fetched."""
         BUFFERS.live_bytes -= self.log_bytes
         self.log, self.log_bytes, self.staged = {}, 0, []
         if self.far is not None:
             self.far.end_interval()
+
+
+def kept_shape(selection: TileSelection, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which values of a shape are kept: those that repeat are kept once."""
+    is_larger = len(shape) > len(selection.shape) or math.prod(shape) >= selection.part.n_elems
+    return selection.shape if selection.part.has_list or is_larger else shape

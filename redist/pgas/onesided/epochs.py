@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from redist.errors import PeerError, RedistError, RequestError, error_in_words
@@ -157,8 +158,19 @@ def reach(
 ) -> ArrayAccess:
     """**Collective.** Make every tile reachable from every rank; options as for a Transfer."""
     world = world_of(a.comm, transport, node_size, timeout_s)
-    a._space = ArrayAccess(publish(world, a, a.type, a.tile, timeout_s))
+    a.memory.settle()
+    a._space = _opened(a, world, timeout_s)
     return a._space
+
+
+def _opened(a: Tiled, world: World, timeout_s: float | None) -> ArrayAccess:
+    if a.memory.on_device:
+        from redist.pgas.onesided.device_access import DeviceAccess
+        from redist.runtime.cuda.window import DeviceWindow
+
+        kind = partial(DeviceWindow, a.comm)
+        return DeviceAccess(publish(world, a, a.type, a.tile, timeout_s, kind))
+    return ArrayAccess(publish(world, a, a.type, a.tile, timeout_s, Window))
 
 
 def begin(a: Tiled, event: EpochEvent, timeout_s: float | None) -> ArrayAccess:
@@ -166,6 +178,7 @@ def begin(a: Tiled, event: EpochEvent, timeout_s: float | None) -> ArrayAccess:
     if a.type.pending_op is not None:
         here = resolve_pending(a)
         a._take_over(here)
+    a.memory.settle()
     space: ArrayAccess | None = a._space
     is_new = space is None or space.tile is not a.tile or space.type != a.type
     world = world_of(a.comm, timeout_s=timeout_s) if space is None else space.window.world
@@ -173,7 +186,7 @@ def begin(a: Tiled, event: EpochEvent, timeout_s: float | None) -> ArrayAccess:
     if come_together(met, event, is_new, None, timeout_s):
         if space is not None:
             retire(space.window)
-        space = ArrayAccess(publish(world, a, a.type, a.tile, timeout_s))
+        space = _opened(a, world, timeout_s)
         a._space = space
     assert space is not None
     return space
@@ -182,10 +195,12 @@ def begin(a: Tiled, event: EpochEvent, timeout_s: float | None) -> ArrayAccess:
 def _finish(space: ArrayAccess, event: EpochEvent, timeout_s: float | None) -> None:
     """Meet, and do the writes of the interval."""
     world, log, done = space.window.world, space.log, False
+    space.memory.settle()
     try:
         if come_together(space.window, event, bool(log), None, timeout_s):
             with world.operation(timeout_s):
                 deliver(world, [log.get(r, ()) for r in range(world.size)], space.take)
+                space.finish()
                 world.meet(Token.WRITES_DONE)
         done = True
     except RequestError:  # all ranks have one, and will say so when they leave

@@ -30,6 +30,9 @@ is done. The array and the communicator stay usable.
 ones, and those from :func:`from_local`, are read through the kernel. On other nodes a thread answers.
 An array becomes reachable by its first epoch or fence, and its tiles then stay in memory until it has
 died on every rank and another array becomes reachable.
+
+**On GPUs** what is read is an array of CuPy's, also a single element: a look at its number waits for the
+stream and for a copy to the host. Every rank waits for its current stream before it meets the others.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ from redist.pgas.onesided.address_space import NAMES, ArrayAccess
 from redist.pgas.onesided.epochs import begin
 from redist.pgas.onesided.index_selection import select
 from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.ranks.tokens import EpochEvent
 
 
@@ -79,6 +83,7 @@ def put(a: Tiled, index: Any, values: Any) -> None:
     ``values`` broadcast and are cast as NumPy does it, and may be changed after the call.
     """
     space = _open(a, "put into")
+    _refuse_global(a, "put", values)
     space.write(select(index, space.shape), values, "replace")
 
 
@@ -89,12 +94,14 @@ def accumulate(a: Tiled, index: Any, values: Any, op: str = "sum") -> None:
     dtype first, and refused where NumPy's ``a[index] += values`` would refuse them.
     """
     space = _open(a, "accumulate into")
+    _refuse_global(a, "accumulate", values)
     if op not in NAMES:
         raise RequestError(f"cannot accumulate by {op!r}: known are {', '.join(NAMES)}")
     if op != "replace":
         if space.type.dtype.extended_name is not None:
             raise RequestError(f"cannot accumulate {space.type.dtype}: NumPy has no sums of it")
-        values = values if isinstance(values, (bool, int, float, complex)) else np.asarray(values)
+        if not (isinstance(values, (bool, int, float, complex)) or is_device(values)):
+            values = np.asarray(values)
         if not can_cast(promote(space.dtype, values), space.dtype, "same_kind"):
             kind = getattr(values, "dtype", type(values).__name__)
             raise ArgumentTypeError(
@@ -115,6 +122,14 @@ def _space(a: Tiled) -> ArrayAccess:
             _refuse(a, "its tiles have changed places since the ranks last met")
         return begin(a, EpochEvent.FENCE, None)
     return space
+
+
+def _refuse_global(a: Tiled, verb: str, values: Any) -> None:
+    if isinstance(values, Tiled):
+        raise ArgumentTypeError(
+            f"cannot {verb} the global array {values.type} into {a.type}: one rank alone has no other "
+            "rank's values; write a.gather() for all of it, or a.local for this rank's tile"
+        )
 
 
 def _refuse(a: Tiled, why: str) -> NoReturn:

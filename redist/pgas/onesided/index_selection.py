@@ -25,6 +25,8 @@ from redist.pgas.indexing.keys import (
     parse,
 )
 from redist.pgas.tiles.tiled import Tiled
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_host
 from redist.runtime.index_sets.held import count_from, within
 from redist.runtime.index_sets.part import Part, Selector
 
@@ -110,13 +112,17 @@ def select(index: Any, shape: Shape) -> TileSelection:
 
     Indices are ints, slices, ``...``, None, and NumPy arrays or lists of ints or of bools, mixed as
     NumPy mixes them. Memory is one word for each index in a list, where several arrays are mixed
-    one for each element selected.
+    one for each element selected. Arrays of a GPU are copied to the host.
     """
     if any(isinstance(one, Tiled) for one in (index if isinstance(index, tuple) else (index,))):
         raise IndexKeyError(
             "cannot reach elements by a global array: one rank alone has no other rank's indices; "
             "give a NumPy array, such as the result of .gather()"
         )
+    if is_device(index):
+        index = to_host(index)
+    elif isinstance(index, tuple):
+        index = tuple(to_host(one) if is_device(one) else one for one in index)
     items = [one for item in parse(index, shape) for one in _per_dim(item, shape)]
     if sum(isinstance(item, np.ndarray) for item in items) == 0:
         return _product(items, shape)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from redist.runtime.copies.gpu_arrays import is_cupy_array, is_device
 
@@ -165,3 +166,21 @@ def view_as(array: Any, shape: tuple[int, ...]) -> Any:
         return array.reshape(shape)
     found = array.reshape(shape)
     return found if device_address(found) == device_address(array) else None
+
+
+def memory_at(
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+) -> Any:
+    """The memory of a GPU at an address as an array. Whoever calls keeps the memory alive."""
+    import cupy
+
+    n_bytes = sum((n - 1) * abs(step) for n, step in zip(shape, strides, strict=True))
+    memory = cupy.cuda.UnownedMemory(address, n_bytes + dtype.itemsize, None, current_gpu())
+    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
+
+
+def pinned_bytes(n_bytes: int) -> NDArray[np.uint8]:
+    """**Local.** Memory of the host that a GPU copies to at full speed, from CuPy's pool."""
+    import cupy
+
+    return np.frombuffer(cupy.cuda.alloc_pinned_memory(n_bytes), np.uint8, n_bytes)

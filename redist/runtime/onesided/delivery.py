@@ -37,19 +37,31 @@ def enclose(code: int, part: Part, values: Tile) -> Bytes:
     return record
 
 
-def refer(code: int, part: Part, values: Tile, rank: int) -> Bytes:
-    """A record for ranks of this node: the values stay in this rank's shared memory."""
-    values = once(values)
+def refer(code: int, part: Part, values: Any, place: Sequence[int]) -> Bytes:
+    """A record for ranks of this node: the values stay where they are, at ``place``."""
+    words = np.array([*place, *values.strides], dtype=np.int64)
+    return np.concatenate([_head(code, 1, part, values), words]).view(np.uint8)
+
+
+def segment_of(values: Tile, rank: int) -> tuple[int, ...]:
+    """The place of values in this rank's shared memory."""
     found = find(values)
     assert found is not None
     handle, offset = found
-    place = rank, handle.pid, handle.fd, handle.number, handle.n_bytes, offset
-    words = [_head(code, 1, part, values), np.array([*place, *values.strides], dtype=np.int64)]
-    return np.concatenate(words).view(np.uint8)
+    return rank, handle.pid, handle.fd, handle.number, handle.n_bytes, offset
 
 
-def open_record(record: Bytes, dtype: np.dtype[Any], world: World) -> tuple[int, Part, Tile]:
-    """**Local.** What a record says: operation, part, values.
+def in_segment(place: Ints, shape: Sequence[int], dtype: np.dtype[Any], world: World) -> Tile:
+    """**Local.** Values at a place in shared memory of the node, and their strides."""
+    rank, pid, fd, number, size, offset = place[:REFERENCE].tolist()
+    memory = world.map_segment(rank, Handle(pid, fd, number, size))
+    return np.ndarray(shape, dtype, memory, offset, place[REFERENCE:].tolist())
+
+
+def open_record(
+    record: Bytes, dtype: np.dtype[Any], look: Callable[[Ints, Sequence[int]], Any]
+) -> tuple[int, Part, Any]:
+    """**Local.** What a record says: operation, part, values; ``look`` finds those that it refers to.
 
     >>> record = enclose(3, Part((range(4, 0, -2), np.array([5, 6]))), np.ones((2, 1)))
     >>> code, part, values = open_record(record, np.dtype("f8"), None)
@@ -62,16 +74,13 @@ def open_record(record: Bytes, dtype: np.dtype[Any], world: World) -> tuple[int,
     at = 2 + n
     shape = words[at : at + len(part.dims)].tolist()
     at += len(part.dims)
-    if not refers:
-        n_bytes = math.prod(shape) * dtype.itemsize
-        return code, part, record[8 * at : 8 * at + n_bytes].view(dtype).reshape(shape)
-    rank, pid, fd, number, size, offset = words[at : at + REFERENCE].tolist()
-    strides = words[at + REFERENCE : at + REFERENCE + len(shape)].tolist()
-    memory = world.map_segment(rank, Handle(pid, fd, number, size))
-    return code, part, np.ndarray(shape, dtype, memory, offset, strides)
+    if refers:
+        return code, part, look(words[at:], shape)
+    n_bytes = math.prod(shape) * dtype.itemsize
+    return code, part, record[8 * at : 8 * at + n_bytes].view(dtype).reshape(shape)
 
 
-def once(values: Tile) -> Tile:
+def once(values: Any) -> Any:
     """Undo broadcasting: dims with stride 0 become size 1.
 
     >>> once(np.broadcast_to(np.arange(3), (4, 3))).shape
@@ -81,7 +90,7 @@ def once(values: Tile) -> Tile:
     return values[(*dims, ...)]  # with the dots it is a view, without dims too
 
 
-def _head(code: int, refers: int, part: Part, values: Tile) -> Ints:
+def _head(code: int, refers: int, part: Part, values: Any) -> Ints:
     shape = np.array(values.shape, dtype=np.int64)
     return np.concatenate([np.array([code, refers], dtype=np.int64), part.words(), shape])
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -40,6 +40,8 @@ UNDER_WAY = 8
 
 Ask = tuple[int, int, Part, NDArray[Any]]
 """Rank, number of the array, part of the rank's tile, where it goes (contiguous)."""
+Answer = Callable[[Part], Bytes]
+"""Reads a part of a tile, for another rank."""
 
 
 class ReadService:
@@ -57,7 +59,8 @@ class ReadService:
                 "start it with threads (mpi4py does unless told otherwise)"
             )
         self._comm = comm.Dup()
-        self.tiles: dict[int, NDArray[Any]] = {}
+        self.answers: dict[int, Answer] = {}
+        """How this rank reads its tile of an array for others, by the array's number."""
         self._stop = threading.Event()
         self._one_at_a_time = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="redist-service", daemon=True)
@@ -111,9 +114,9 @@ class ReadService:
     def _answer(self, words: Ints) -> Bytes:
         """The bytes of a part; none where the request makes no sense."""
         try:
-            tile = self.tiles[int(words[0])]
+            answer = self.answers[int(words[0])]
             part, _ = Part.read(words[1:])
-            return np.ascontiguousarray(tile[part.index(tile.shape)]).reshape(-1).view(np.uint8)
+            return answer(part)
         except (KeyError, IndexError, ValueError):
             return np.empty(0, np.uint8)
 
@@ -148,10 +151,12 @@ class Windows:
     def drop(self, numbers: set[int]) -> None:
         """Let go of arrays that are dead everywhere."""
         for number in numbers:
-            self.live.pop(number, None)
+            window = self.live.pop(number, None)
             self.dead.discard(number)
             if self.service is not None:
-                self.service.tiles.pop(number, None)
+                self.service.answers.pop(number, None)
+            if window is not None:
+                window.close()
 
     def close(self) -> None:
         """**Collective.** End the service."""
@@ -164,31 +169,36 @@ def windows_of(world: World) -> Windows:
     return world.kept(Windows) or world.keep(Windows())
 
 
+W = TypeVar("W", bound="Window")
+
+
 def publish(
-    world: World, owner: Any, t: ArrayType, tile: Tile | None, timeout_s: float | None
-) -> Window:
+    world: World,
+    owner: Any,
+    t: ArrayType,
+    tile: Any,
+    timeout_s: float | None,
+    kind: Callable[[World, int, ArrayType, Any, float | None], W],
+) -> W:
     """**Collective.** Open a window on an array of these tiles, for as long as ``owner`` lives on any rank.
 
     A tile stays in memory until its array has died on every rank and the ranks have met again to
-    publish another: so a rank that is behind reads what it means to read.
+    publish another: so a rank that is behind reads what it means to read. ``kind`` makes the window.
     """
     windows = windows_of(world)
     number = next(windows.numbers)
     with world.operation(timeout_s):
-        said = str(t), _place(tile), tuple(windows.dead), world.reads_memory
-        answers = world.gather(said)
+        window = kind(world, number, t, tile, timeout_s)
+        said = f"{window.name}{window.lies}"
+        answers = world.gather((said, window.place(), tuple(windows.dead)))
         if len({text for text, *_ in answers}) == 1:
-            places = [place for _, place, *_ in answers]
-            windows.drop(set.intersection(*(set(dead) for _, _, dead, _ in answers)))
-            asks = len(set(world.node.groups)) > 1 or not all(
-                place is None or place.handle is not None or reads for _, place, _, reads in answers
-            )
-            if asks and windows.service is None:
-                windows.service = ReadService(world.comm)
-            window = Window(world, number, t, tile, windows.service, timeout_s)
-            window.connect(places)
+            windows.drop(set.intersection(*(set(dead) for *_, dead in answers)))
+            if window.connect([place for _, place, _ in answers]):
+                if windows.service is None:
+                    windows.service = ReadService(world.comm)
+                window.service = windows.service
             if windows.service is not None and tile is not None:
-                windows.service.tiles[number] = tile
+                windows.service.answers[number] = window.answer
             windows.live[number] = window
             weakref.finalize(owner, windows.dead.add, number).atexit = False
             world.wait([world.comm.Ibarrier()])
@@ -200,14 +210,6 @@ def publish(
 def retire(window: Window) -> None:
     """**Local.** Say that a window is no longer used here; its array may have another."""
     windows_of(window.world).dead.add(window.number)
-
-
-def _place(tile: Tile | None) -> TilePlace | None:
-    if tile is None:
-        return None
-    handle, offset = find(tile) or (None, 0)
-    here = os.getpid(), address_of(tile)
-    return TilePlace(*here, tile.shape, tile.strides, handle, offset, tile.flags.writeable)
 
 
 Tile = NDArray[Any]
@@ -225,6 +227,8 @@ class TilePlace:
     handle: Handle | None
     offset: int
     writable: bool
+    is_near: bool
+    """Whether the other ranks of the node reach it without help."""
 
 
 class Peeked:
@@ -257,18 +261,24 @@ class Window:
     memory of the node. Other tiles are read through the kernel, or by asking their rank.
     """
 
+    lies = ""
+    """Where its tiles do, if not in memory."""
+
     def __init__(
         self,
         world: World,
         number: int,
         t: ArrayType,
-        tile: Tile | None,
-        service: ReadService | None,
+        tile: Any,
         timeout_s: float | None,
     ) -> None:
         self.world, self.number, self.type, self.tile = world, number, t, tile
-        self.service = service
+        self.raw = tile
+        """The tile as elements that are copied."""
+        self.service: ReadService | None = None
         """Reads tiles of other nodes; None if there is none to read."""
+        self.near = world.node.ranks
+        """Ranks whose tiles this one reaches without their help, if these can be shared."""
         self.timeout_s, self.name = timeout_s, str(t)
         self.dtype = t.dtype.named_numpy()
         numbers = grid(t)
@@ -283,40 +293,70 @@ class Window:
         self.sources: dict[int, int] = {}
         self.fixed: tuple[int, ...] = ()
 
-    def connect(self, places: Sequence[TilePlace | None]) -> None:
-        """Find the nearest copy of every tile."""
-        world = self.world
+    def place(self) -> Any:
+        """**Local.** Where this rank's tile lies, for the others; None where it has none."""
+        tile = self.tile
+        if tile is None:
+            return None
+        handle, offset = find(tile) or (None, 0)
+        here = os.getpid(), address_of(tile)
+        near = handle is not None or self.world.reads_memory
+        writable = tile.flags.writeable
+        return TilePlace(*here, tile.shape, tile.strides, handle, offset, writable, near)
+
+    def connect(self, places: Sequence[Any]) -> bool:
+        """**Collective.** Find the nearest copy of every tile; whether some rank has to ask for one."""
         self.fixed = tuple(
             rank for rank, place in enumerate(places) if place is not None and not place.writable
         )
-        for shard, holders in self.holders.items():
-            near = [rank for rank in holders if rank in world.node.ranks]
-            if world.rank in holders:
-                self.views[shard] = self.tile
-                continue
-            for rank in near:
-                place = places[rank]
-                assert place is not None
-                if place.handle is not None:
-                    memory = world.map_segment(rank, place.handle)
-                    self.views[shard] = np.ndarray(
-                        place.shape, self.dtype, memory, place.offset, place.strides
-                    )
-                    break
-                if world.reads_memory:
-                    self.peeked[shard] = Peeked(place, self.dtype)
-                    break
-            else:
-                self.sources[shard] = holders[world.rank % len(holders)]
+        self.look(places)
+        alone = all(place is None or place.is_near for place in places)
+        return len(set(self.world.node.groups)) > 1 or not alone
 
-    def fetch(self, blocks: Iterable[tuple[int, Part, Tile]]) -> None:
-        """**Local.** Fill contiguous arrays with parts of tiles on other nodes, asked for together."""
+    def look(self, places: Sequence[Any]) -> None:
+        """**Local.** Reach every tile in place, if its rank is near and it can be; else note whom to ask."""
+        for shard, holders in self.holders.items():
+            if self.world.rank in holders:
+                self.views[shard] = self.raw
+            elif not any(self.reach(shard, r, places[r]) for r in holders if r in self.near):
+                self.sources[shard] = holders[self.world.rank % len(holders)]
+
+    def reach(self, shard: int, rank: int, place: Any) -> bool:
+        """**Local.** Reach a tile in place; whether it can be."""
+        if place.handle is not None:
+            memory = self.world.map_segment(rank, place.handle)
+            self.views[shard] = np.ndarray(
+                place.shape, self.dtype, memory, place.offset, place.strides
+            )
+        elif place.is_near:
+            self.peeked[shard] = Peeked(place, self.dtype)
+        return bool(place.is_near)
+
+    def answer(self, part: Part) -> Bytes:
+        """**Local.** The bytes of a part of this rank's tile, for another rank; in a thread of its own."""
+        tile: Tile = self.tile
+        return np.ascontiguousarray(tile[part.index(tile.shape)]).reshape(-1).view(np.uint8)
+
+    def close(self) -> None:
+        """**Local.** Let go of other ranks' tiles: nobody reaches for them any more."""
+
+    def fetch(self, wanted: Iterable[tuple[int, Part]]) -> list[Any]:
+        """**Local.** Parts of tiles on other nodes as contiguous arrays, asked for together."""
         most = max(1, ANSWER_BYTES // self.dtype.itemsize)
         asked: list[Ask] = []
-        for shard, part, block in blocks:
+        blocks: list[Any] = []
+        for shard, part in wanted:
+            block = np.empty(part.shape, self.dtype)
+            blocks.append(block)
             rank, whole = self.sources[shard], cast(Any, self.type.dtype.raw(block))
             asked += [(rank, self.number, p, whole[(*there, ...)]) for p, there in part.split(most)]
         self._ask(asked)
+        return blocks
+
+    def put(self, blocks: Iterable[tuple[Any, Index]], out: Any) -> None:
+        """**Local.** Copy contiguous arrays to their places in ``out``."""
+        for block, where in blocks:
+            out[where] = block
 
     def _ask(self, asked: list[Ask]) -> None:
         if asked:

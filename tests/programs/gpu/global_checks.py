@@ -282,7 +282,6 @@ def mistakes(draw: OnGpu) -> str | None:
     calls: list[Callable[[], Any]] = [
         lambda: a + b, lambda: pgas.where(a > 0, a, b), lambda: a @ b.T, lambda: pgas.concat([a, b]),
         lambda: a.__iadd__(b), lambda: a.__setitem__(0, b[0]), lambda: b[b > 0] + b[a > 0],
-        lambda: a.get((0, 0)), lambda: a.put((0, 0), 1), lambda: a.epoch(), lambda: a.fence(),
         lambda: pgas.linalg.solve(a[:4], b[:4]), lambda: pgas.move_together(
             {"a": a, "b": b}, {"a": "{}, {}", "b": "{}, {}"}),
     ]  # fmt: skip

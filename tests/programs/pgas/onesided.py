@@ -20,7 +20,12 @@ from redist.layout.dtype import DType
 from redist.layout.tiles import grid
 from redist.pgas import memory as buffers
 from redist.pgas.onesided import address_space as space
+from redist.pgas.onesided import device_access
 from redist.pgas.onesided import epochs as onesided
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_device, to_host
+from redist.runtime.cuda.loops import functions_for
+from tests.fakes import opened_cupy
 from tests.programs.pgas.layouts import layouts, meshes
 from tests.programs.together import all_well, main
 
@@ -162,19 +167,39 @@ def do(a: Any, seen: Any, act: Act, rng: Random) -> str | None:
     wrong = is_wrong(seen, act)
     try:
         if act.kind == "get":
-            got = a.get(act.index)
-            want = seen[act.index]
+            got = a.get(there(rng, act.index))
+            if on_gpu() and not is_device(got):
+                return f"get {act.index}: {got!r} is not on the GPU"
+            got, want = to_host(got) if on_gpu() else got, seen[act.index]
             good = type(got) is type(want) or got.shape == ()
             same = np.shape(got) == np.shape(want) and got.dtype == want.dtype
             if wrong or not (good and same and np.array_equal(got, want)):
                 return f"get {act.index}: {got} instead of {wrong or want}"
         elif act.kind == "put":
-            a.put(act.index, act.values)
+            a.put(act.index, there(rng, act.values))
         else:
-            a.accumulate(act.index, act.values, act.op)
+            a.accumulate(there(rng, act.index), there(rng, act.values), act.op)
     except (IndexError, ValueError) as error:
         return None if wrong and isinstance(error, wrong) else f"{act}: {error!r}, not {wrong!r}"
     return f"{act} was accepted" if wrong else None
+
+
+DEVICE = ["cpu"]
+"""Where arrays lie."""
+
+
+def on_gpu() -> bool:
+    """Whether they lie on GPUs."""
+    return DEVICE[0] != "cpu"
+
+
+def there(rng: Random, given: Any) -> Any:
+    """Values or an index as they are, or, now and then, on the GPU."""
+    if isinstance(given, tuple):
+        return tuple(there(rng, one) for one in given)
+    if not on_gpu() or not isinstance(given, np.ndarray) or rng.random() < 0.5:
+        return given
+    return to_device(given)
 
 
 class Planned(Exception):
@@ -184,9 +209,9 @@ class Planned(Exception):
 def play(comm: MPI.Comm, script: Script, seed: int, options: dict[str, Any]) -> str | None:
     """Run this rank's part; what is wrong."""
     rng = Random(1000 * seed + comm.rank)
-    a = pgas.asarray(script.start, type=script.type, comm=comm)
-    if a.local is not None and script.order == "F":
-        a.tile = np.array(a.local, order="F")
+    a = pgas.asarray(script.start, type=script.type, comm=comm, device=DEVICE[0])
+    if a.local is not None and a.local.ndim and script.order == "F":
+        a.tile = functions_for(a.local).asfortranarray(a.local)
     if options:
         onesided.reach(a, **options)
     model = script.start.copy()
@@ -216,13 +241,13 @@ def play(comm: MPI.Comm, script: Script, seed: int, options: dict[str, Any]) -> 
     else:
         if script.fails is not None:
             return "did not hear of the failure"
-    if wrong is None and not np.array_equal(a.get(...), model):
+    if wrong is None and not np.array_equal(to_host(a.get(...)), model):
         wrong = f"left {a.get(...)} instead of {model}"
     if wrong is None and a.local is not None:  # every copy of a tile was written
         lo, hi = grid(a.type).boxes()
         row = list(a.mesh.ranks).index(comm.rank)
         box = tuple(slice(*ends) for ends in zip(lo[row], hi[row], strict=True))
-        if not np.array_equal(a.local, model[box]):
+        if not np.array_equal(to_host(a.local), model[box]):
             wrong = f"holds {a.local} instead of {model[box]}"
     a.fence(60.0)  # nobody writes before all have read
     if wrong is None and a.local is not None:
@@ -244,9 +269,18 @@ def program() -> int:
     parser.add_argument("--transport", default="auto")
     parser.add_argument("--node-size", type=int, default=None)
     parser.add_argument("--shared", action="store_true", help="values and tiles of any size")
+    parser.add_argument("--cuda", action="store_true", help="tiles on GPUs")
+    parser.add_argument("--without-gpu", action="store_true", help="NumPy stands for CuPy")
+    parser.add_argument("--gpus", type=int, default=1, help="which ranks share, without a GPU")
+    parser.add_argument("--closed", action="store_true", help="nobody opens others' memory")
     args = parser.parse_args()
+    if args.cuda:
+        DEVICE[0] = "cuda"
+    if args.without_gpu:
+        opened_cupy.install(args.gpus, not args.closed)
     if args.shared:
         buffers.SHARED_FROM, space.REFER_FROM = 0, 1
+        device_access.KEEP_FROM, device_access.SMALL_ELEMS = 1, 2
     comm = MPI.COMM_WORLD
     options = {"transport": args.transport, "node_size": args.node_size}
     plain = args.transport == "auto" and args.node_size is None

@@ -13,15 +13,24 @@ from mpi4py import MPI
 import redist
 from redist import PeerError, RequestError, TransferError, pgas
 from redist.errors import MemoryLimitError
-from redist.pgas.memory import BUFFERS
+from redist.pgas.memory import memory_for
 from redist.pgas.onesided import epochs as onesided
+from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.onesided.window import windows_of
 from redist.runtime.ranks.world import world_of
+from tests.fakes import opened_cupy
 from tests.programs.pgas.rounds import names_of
 from tests.programs.together import all_well, main, meet
 
+WHERE: dict[str, Any] = {}
+"""Where arrays lie, if not in memory."""
 LATE_S = 1.0
 SOON_S = 20.0
+
+
+def on_gpu() -> bool:
+    """Whether arrays lie on GPUs."""
+    return bool(WHERE)
 
 
 def error_of(act: Callable[[], Any]) -> Exception | None:
@@ -44,7 +53,7 @@ def says(error: Exception | None, kind: type[Exception], *words: str) -> str | N
 
 def wrong_calls(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
     """Errors of one rank alone: the epoch goes on."""
-    a = pgas.arange(10 * comm.size, dtype="i8", type="{x}")
+    a = pgas.arange(10 * comm.size, dtype="i8", type="{x}", **WHERE)
     if comm.size > 1:
         yield "unreachable", says(error_of(lambda: a.get(0)), RequestError, "a.fence()")
     yield "no epoch", says(error_of(lambda: a.put(0, 1)), RequestError, "no epoch is open")
@@ -70,6 +79,8 @@ def wrong_calls(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
     good = a.get(0) == comm.size and a.get(1) == 1
     yield "the epoch went on", None if good else f"{a.get(slice(2))}"
     a.fence()
+    if on_gpu():
+        return  # arrays of a GPU can be written, always
     fixed = pgas.asarray(np.arange(4.0))
     if fixed.local is not None and comm.rank == 0:
         fixed.local.flags.writeable = False
@@ -81,7 +92,7 @@ def failing_ranks(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
     """Errors of one rank that the others hear of."""
     if comm.size == 1:
         return
-    a, b = pgas.zeros(40, type="{x}"), pgas.zeros(40, type="{x}")
+    a, b = (pgas.zeros(40, type="{x}", **WHERE) for _ in range(2))
     for has_fence in (False, True):
 
         def fail(fences: bool = has_fence) -> None:
@@ -118,7 +129,7 @@ def failing_ranks(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
     a.fence()
 
     def late() -> None:
-        own = pgas.zeros(40, type="{x}", comm=comm.Dup())
+        own = pgas.zeros(40, type="{x}", comm=comm.Dup(), **WHERE)
         with own.epoch(LATE_S):
             if comm.rank == 0:
                 time.sleep(2.5 * LATE_S)
@@ -133,37 +144,38 @@ def failing_ranks(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
 
 def memory(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
     """What is kept, and for how long."""
-    a = pgas.zeros(2**17 * comm.size, type="{x}")
+    a = pgas.zeros(2**17 * comm.size, type="{x}", **WHERE)
     a.fence()
-    before = BUFFERS.live_bytes
+    held = memory_for(on_gpu())
+    before = held.live_bytes
     with redist.memory_limit(before + 2**20):
         with a.epoch():
             a.put(slice(0, 2**16), np.ones(2**16))
-            yield "puts count", None if BUFFERS.live_bytes >= before + 2**19 else "they do not"
+            yield "puts count", None if held.live_bytes >= before + 2**19 else "they do not"
             error = error_of(lambda: a.put(slice(0, 2**17), np.ones(2**17)))
             yield "puts are bounded", says(error, MemoryLimitError, "the limit is")
             error = error_of(lambda: a.get(slice(0, 2**17)))
             yield "gets are bounded", says(error, MemoryLimitError, "the limit is")
             a.fence()
-            yield "a fence frees", None if BUFFERS.live_bytes == before else "it does not"
-        yield "an end frees", None if BUFFERS.live_bytes == before else "it does not"
+            yield "a fence frees", None if held.live_bytes == before else "it does not"
+        yield "an end frees", None if held.live_bytes == before else "it does not"
     live = windows_of(world_of(comm)).live
     n = len(live)
     for _ in range(20):
-        b = pgas.zeros(2**14 * comm.size, type="{x}")
+        b = pgas.zeros(2**14 * comm.size, type="{x}", **WHERE)
         b.fence()
         good = b.get(b.size - 1) == 0
     del b
     yield "dead arrays go", None if good and len(live) <= n + 2 else f"{len(live)} are kept"
     if comm.size > 1:  # a rank that is behind still reads an array that has died elsewhere
-        c = pgas.full(2**14 * comm.size, 3.0, type="{x}")
+        c = pgas.full(2**14 * comm.size, 3.0, type="{x}", **WHERE)
         c.fence()
         wrong = None
         if comm.rank == 0:
             time.sleep(0.1)
             wrong = None if (c.get(slice(None)) == 3).all() else "a dead tile was used again"
         del c
-        d = pgas.full(2**14 * comm.size, 4.0, type="{x}")
+        d = pgas.full(2**14 * comm.size, 4.0, type="{x}", **WHERE)
         yield "the slow read well", wrong
         del d
 
@@ -194,10 +206,35 @@ def best_us(act: Callable[[int], Any], index: int, n: int = 500) -> float:
     return best / n * 1e6
 
 
+def repeated(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
+    """Elements named many times by all ranks, in many ways: the same bits every time, and those of memory."""
+    n, names, rng = 11, 20_000, np.random.default_rng(comm.rank)
+    where = [rng.integers(-n, n, names), rng.integers(0, n, (40, 2)), np.zeros(3000, "i8")]
+    for dtype in ("f4", "f8", "f2", "i1", "u2", "i8", "c8", "bool"):
+        every = ("sum", "prod", "max", "min", "replace")
+        ops = {"bool": every[2::2], "c8": (*every[:1], *every[2:])}.get(dtype, every)
+        values = [(rng.normal(size=at.shape) * 3).astype(dtype) for at in where]
+        found: list[Any] = []
+        for device in ("cpu", *[WHERE.get("device", "cpu")] * 2):
+            a = pgas.ones((n, 3), dtype=dtype, type="{x}, {}", device=device)
+            with np.errstate(all="ignore"), a.epoch():
+                for op in ops:
+                    for k, (at, v) in enumerate(zip(where, values, strict=True)):
+                        given = to_device(v) if on_gpu() and device != "cpu" and k % 2 else v
+                        a.accumulate((at, k), given, op)
+                        a.accumulate((slice(2, 9, 3), slice(None)), v.flat[0], op)
+            got = to_host(a.get(...))
+            if got.dtype.kind in "fc":
+                got[np.isnan(got)] = np.nan  # processors make NaNs of different signs
+            found.append(got.tobytes())
+        name = "in every run" if found[1] != found[2] else "as in memory"
+        yield f"{dtype}: the bits are not the same {name}", None if len(set(found)) == 1 else name
+
+
 def far_blocks(comm: MPI.Comm) -> str | None:
     """Blocks of other nodes are fetched once in an interval, and ahead in the next; never across a fence."""
     n = 64
-    a = pgas.zeros(n * comm.size, type="{x}")
+    a = pgas.zeros(n * comm.size, type="{x}", **WHERE)
     onesided.reach(a, node_size=1)
     first = (comm.rank + 1) % comm.size * n
     seen = []
@@ -207,7 +244,7 @@ def far_blocks(comm: MPI.Comm) -> str | None:
                 for _ in range(2):
                     for at in range(0, 32, 8):
                         got = a.get(slice(first + at, first + at + 8))
-                        if not np.all(got == interval):
+                        if not np.all(to_host(got) == interval):
                             return f"interval {interval}: {got}"
                 a.accumulate(slice(comm.rank * n, (comm.rank + 1) * n), 1.0)
                 a.fence()
@@ -221,34 +258,45 @@ def far_blocks(comm: MPI.Comm) -> str | None:
 
 
 PARTS: tuple[Callable[[MPI.Comm], Iterator[tuple[str, str | None]]], ...] = (
-    wrong_calls, failing_ranks, memory, cost,
+    wrong_calls, failing_ranks, memory, cost, repeated,
 )  # fmt: skip
 
 
 def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:
     """What is checked: where every rank is a node, that a large array arrives."""
-    return ("large", "far blocks") if "--nodes" in args else names_of(PARTS)
+    return ("large", "far blocks") if "--nodes" in args else names_of(parts_on("--cuda" in args))
+
+
+def parts_on(gpu: bool) -> tuple[Callable[[MPI.Comm], Iterator[tuple[str, str | None]]], ...]:
+    """What is checked of arrays in memory, or on GPUs, which have no elements a load away."""
+    return tuple(part for part in PARTS if not (gpu and part is cost))
 
 
 def program() -> int:
     """0 if everything is as it should be."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", action="store_true", help="pretend that every rank is a node")
+    parser.add_argument("--cuda", action="store_true", help="tiles on GPUs")
+    parser.add_argument("--without-gpu", action="store_true", help="NumPy stands for CuPy")
     args = parser.parse_args()
+    if args.cuda:
+        WHERE["device"] = "cuda"
+    if args.without_gpu:
+        opened_cupy.install()
     comm = MPI.COMM_WORLD
     good = True
     if args.nodes:
-        a = pgas.zeros(2**21, type="{x}")
+        a = pgas.zeros(2**21, type="{x}", **WHERE)
         onesided.reach(a, node_size=1)
         with a.epoch():
             a.put(slice(comm.rank, None, comm.size), comm.rank)
         want = np.arange(2**21) % comm.size
-        same = np.array_equal(a.get(slice(None, None, -1)), want[::-1])
+        same = np.array_equal(to_host(a.get(slice(None, None, -1))), want[::-1])
         good = all_well(comm, "large", None if same else "differs")
         a.fence()
         good &= all_well(comm, "far blocks", far_blocks(comm))
     else:
-        for part in PARTS:
+        for part in parts_on(on_gpu()):
             bad = [f"{name}: {wrong}" for name, wrong in part(comm) if wrong is not None]
             good &= all_well(comm, part.__name__, "; ".join(bad) or None)
     if comm.rank == 0:

@@ -6,6 +6,7 @@ GPUs of a node are joined so where all its ranks can; a carrier joins those of d
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
@@ -88,6 +89,7 @@ class Peers(NoPeers):
         self._runtime: Any = cupy.cuda.runtime
         self._opened: dict[tuple[int, bytes], tuple[int, int]] = {}
         self._used: set[tuple[int, bytes]] = set()
+        self._held: Counter[tuple[int, bytes]] = Counter()
         self._own: list[Any] = []
         self._events: dict[int, list[int]] = {}
         node = world.node.ranks
@@ -112,7 +114,7 @@ class Peers(NoPeers):
         """
         if len(self._opened) > MOST_OPENED:
             self._wait()
-            for key in self._opened.keys() - self._used:
+            for key in self._unused():
                 self._close(self._opened.pop(key)[1])
         self._used.clear()
 
@@ -129,6 +131,18 @@ class Peers(NoPeers):
         self._used.add(key)
         return start + place.offset
 
+    def hold(self, rank: int, place: OpenedMemory) -> int:
+        """The same; it stays there until :meth:`let_go`, whatever other calls open."""
+        self._held[rank, place.handle] += 1
+        return self.opened(rank, place)
+
+    def let_go(self, rank: int, place: OpenedMemory) -> None:
+        """Hold a neighbour's memory no longer."""
+        self._held[rank, place.handle] -= 1
+
+    def _unused(self) -> set[tuple[int, bytes]]:
+        return self._opened.keys() - self._used - (+self._held).keys()
+
     def _open(self, rank: int, handle: bytes) -> int:
         """Open a neighbour's memory; if it lies where memory lay that is gone, close that first."""
         try:
@@ -137,7 +151,7 @@ class Peers(NoPeers):
             if error.status != _ALREADY_MAPPED:
                 raise
         self._wait()
-        for key in [key for key in self._opened.keys() - self._used if key[0] == rank]:
+        for key in [key for key in self._unused() if key[0] == rank]:
             self._close(self._opened.pop(key)[1])
         return int(self._runtime.ipcOpenMemHandle(handle, LAZY_PEER_ACCESS))
 
