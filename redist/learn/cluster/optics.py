@@ -15,16 +15,24 @@ from sklearn.metrics import pairwise_distances
 
 from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
 from redist.learn.given import take_rows
+from redist.learn.kernels.cuda.near import MOST_DIMS, MOST_NEAREST
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
-from redist.learn.near.spanning_tree import Apart, OutsideTree, approach, grow, is_fused_by_scipy
+from redist.learn.near.spanning_tree import (
+    Apart,
+    OutsideTree,
+    approach,
+    grow,
+    grow_on_gpu,
+    is_fused_by_scipy,
+)
 from redist.learn.over_ranks import OverRanks
-from redist.spmd import Rows, cut_like, is_global, whole_of
+from redist.spmd import Rows, cut_like, is_global, lies_on_gpu, whole_of
 from redist.text.progress import phase
 
 Values = NDArray[Any]
-DIGITS = np.finfo(np.float64).precision
-"""Decimals that scikit-learn keeps of distances."""
+UNIT = 10.0 ** np.finfo(np.float64).precision
+"""scikit-learn rounds distances to whole parts of one of so many."""
 Graph = tuple[Values, Values, Values, Values]
 """The order of rows, core distances, reachability, and from which row each was reached."""
 
@@ -40,7 +48,8 @@ class OPTICS(OverRanks, sklearn.cluster.OPTICS):  # type: ignore[misc]
     The ordering grows with the rows of all ranks, as the tree of ``HDBSCAN`` does. It, core distances,
     reachability and predecessors, 56 bytes a row at most, are on every rank while clusters are cut from them
     by scikit-learn's own functions. Metrics of truth values, matrices of distances and sparse ones go to
-    scikit-learn's own ``fit``, whole on every rank; ``memory`` is not used.
+    scikit-learn's own ``fit``, whole on every rank; ``memory`` is not used. Rows on GPUs stay there with the
+    metric that is the default, ``minkowski`` with ``p=2``, and ``min_samples`` of at most 64.
     """
 
     _per_row = ("ordering_", "core_distances_", "reachability_", "predecessor_", "labels_")
@@ -54,7 +63,7 @@ class OPTICS(OverRanks, sklearn.cluster.OPTICS):  # type: ignore[misc]
         """
         if issparse(X) or self.metric == "precomputed" or self.metric in BOOLEAN_METRICS:
             return self._fit_whole(X)
-        rows = take_rows(self, X, dtype=float, accept_sparse="csr")
+        rows = take_rows(self, X, on_gpu=self._stays(X), dtype=float, accept_sparse="csr")
         rows.need("fit OPTICS to", 24 * rows.d + 64, 56 * rows.n)
         graph = optics_graph(
             rows, self.min_samples, self.max_eps, self.metric, self.p, self.metric_params,
@@ -63,6 +72,14 @@ class OPTICS(OverRanks, sklearn.cluster.OPTICS):  # type: ignore[misc]
         self.ordering_, self.core_distances_, self.reachability_, self.predecessor_ = graph
         self.labels_ = self._labels(graph)
         return self._cut_like(X) if is_global(X) else self
+
+    def _stays(self, X: Any) -> bool:
+        """Whether rows on GPUs can stay there, and distances have SciPy's bits."""
+        is_plain = self.metric == "minkowski" and self.p == 2 and not self.metric_params
+        if not (lies_on_gpu(X) and is_plain) or is_fused_by_scipy() is None:
+            return False
+        least = self.min_samples * (X.shape[0] if self.min_samples <= 1 else 1)
+        return bool(least <= MOST_NEAREST and X.shape[-1] <= MOST_DIMS)
 
     def _labels(self, graph: Graph) -> Values:
         """**Local.** The clusters, from the order of all rows."""
@@ -162,17 +179,20 @@ def optics_graph(
     )  # fmt: skip
     core = distances_to_nearest(rows, least, search, phase("neighbours", 1, 3))[:, -1]
     core[core > max_eps] = np.inf
-    core = np.around(core, DIGITS)
+    core = np.rint(core * UNIT) / UNIT
     options = dict(metric_params or {})
     if metric == "minkowski":
         options.setdefault("p", p)
-    outside = OutsideTree(rows.local, core, rows.first)
-    outside.nearest[:] = -1
     start = np.array([np.inf, 0, -1, rows.holding(core).fetch([0])[0]])
     is_fused = is_fused_by_scipy() if metric == "minkowski" and options == {"p": 2} else None
-    apart = Apart(most=max_eps, unit=10.0**DIGITS, both=False, fused=bool(is_fused))
-    step = None if is_fused is not None else partial(_step, outside, apart, metric, options)
-    found = grow(rows, outside, apart, start, step, phase("order", 2, 3))
+    apart = Apart(most=max_eps, unit=UNIT, both=False, fused=bool(is_fused))
+    said = phase("order", 2, 3)
+    if rows.on_gpu:
+        found = grow_on_gpu(rows, core, apart, start, said)
+    else:
+        outside = OutsideTree(rows.local, core, rows.first)
+        step = None if is_fused is not None else partial(_step, outside, apart, metric, options)
+        found = grow(rows, outside, apart, start, step, said)
     phase("clusters", 3, 3)
     ordering = found[:, 1].astype(np.int64)
     reach, predecessor = np.empty(rows.n), np.empty(rows.n, np.int64)

@@ -55,8 +55,8 @@ class Apart:
 class OutsideTree:
     """The points of one rank that are not in a growing spanning tree; the first ``m`` places are in use.
 
-    ``reach`` says how far each is from the tree, ``nearest`` from which of its points. Points are told to
-    others as rows of ``reach, number, nearest, core, point``.
+    ``reach`` says how far each is from the tree, ``nearest`` from which of its points, -1 before the
+    first. Points are told to others as rows of ``reach, number, nearest, core, point``.
     """
 
     __slots__ = ("columns", "core", "least", "limit", "nearest", "number", "reach", "state")
@@ -73,7 +73,7 @@ class OutsideTree:
         self.core = np.zeros(room)
         self.core[:n] = core
         self.reach = np.full(room, np.inf)
-        self.nearest = np.zeros(room, np.int64)
+        self.nearest = np.full(room, -1)
         self.number = np.arange(first, first + room, dtype=np.int64)
         self.limit, self.least = np.full(room, np.inf), np.full(room // PART, np.inf)
         """For C: squared distances from which on nothing matters to a point; the least reach of parts."""
@@ -245,7 +245,7 @@ def spanning_tree(
     start[3] = rows.holding(core).fetch([0])[0]
     apart = Apart(alpha)
     if rows.on_gpu:
-        found = _grow_on_gpu(rows, core, alpha, start)
+        found = grow_on_gpu(rows, core, apart, start, said)
     else:
         outside = OutsideTree(rows.local, core, rows.first)
         step = None if metric is None else partial(_step, outside, apart, metric)
@@ -320,15 +320,17 @@ def grow_on_node(
     return traffic().perform(ElementExchange("grow a tree", cut, whole), work, ())
 
 
-def _grow_on_gpu(rows: Rows, core: Values, alpha: float, start: Values) -> Values:
+def grow_on_gpu(
+    rows: Rows, core: Values, apart: Apart, start: Values, said: Said = nothing
+) -> Values:
     """**Collective.** As :func:`grow`, by GPUs."""
-    outside = OutsideOnGpu(rows.local, core, rows.first)
+    outside = OutsideOnGpu(rows.local, core, rows.first, apart)
     outside.state[1] = 0 if rows.first == 0 and len(rows.local) else -1
     added, found = begin(rows, start)
     if rows.comm.size == 1:
-        outside.grow_alone(added, found, alpha)
+        outside.grow_alone(added, found)
     else:
-        grow_by_steps(rows, added, found, partial(outside.grow, alpha))
+        grow_by_steps(rows, added, found, outside.grow, said)
     return found
 
 

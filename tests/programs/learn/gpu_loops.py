@@ -130,24 +130,27 @@ def sums() -> Iterator[str | None]:
 
 def trees() -> Iterator[str | None]:
     """A tree that grows step by step, and one that grows alone, as on the host."""
-    for points, others, _, _ in pairs():
+    for points, others, _, limit in pairs():
         rows = np.concatenate([others, points]).astype(float)
         core = np.abs(rows).min(axis=1)
-        for alpha in (1.0, 0.7):
+        one_sided = Apart(most=limit, unit=1e15, both=False, fused=len(rows) % 2 > 0)
+        for apart in (Apart(1.0), Apart(0.7), one_sided):
             want = np.empty((len(rows), rows.shape[1] + 4))
             want[0] = 0, 0, 0, core[0], *rows[0]
             found, offer = np.empty((len(rows), 3)), np.empty_like(want[0])
             host = OutsideTree(rows, core, 0)
-            alone, one = (OutsideOnGpu(to_device(rows), to_device(core), 0) for _ in range(2))
+            alone, one = (
+                OutsideOnGpu(to_device(rows), to_device(core), 0, apart) for _ in range(2)
+            )
             for outside in (host, alone, one):
                 outside.state[1] = 0
-            step = step_of(host, Apart(alpha))
+            step = step_of(host, apart)
             for i in range(1, len(rows)):
                 step(want[i - 1], want[i])
-            alone.grow_alone(want[0], found, alpha)
+            alone.grow_alone(want[0], found)
             yield same(found, want[:, :3])
             for i in range(1, len(want) // 9):
-                one.grow(alpha, want[i - 1], offer)
+                one.grow(want[i - 1], offer)
                 yield same(offer, want[i])
 
 

@@ -37,8 +37,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "SpectralBiclustering": {"n_clusters": 2, "random_state": 0},
 }
 STAYS = (
-    "KMeans", "MiniBatchKMeans", "BisectingKMeans", "DBSCAN", "HDBSCAN", "MeanShift", "AffinityPropagation",
-    "SpectralClustering",
+    "KMeans", "MiniBatchKMeans", "BisectingKMeans", "DBSCAN", "HDBSCAN", "OPTICS", "MeanShift",
+    "AffinityPropagation", "SpectralClustering",
 )  # fmt: skip
 """Estimators whose rows stay on the GPU; a trace says of the others that they are copied to memory."""
 SHAPES: tuple[tuple[int, int, Any], ...] = (

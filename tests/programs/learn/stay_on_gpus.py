@@ -16,7 +16,14 @@ from mpi4py import MPI
 from sklearn.datasets import make_blobs
 
 from redist import pgas
-from redist.learn.cluster import DBSCAN, HDBSCAN, BisectingKMeans, MeanShift, MiniBatchKMeans
+from redist.learn.cluster import (
+    DBSCAN,
+    HDBSCAN,
+    OPTICS,
+    BisectingKMeans,
+    MeanShift,
+    MiniBatchKMeans,
+)
 from redist.runtime.cuda import loops
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import main, run_named
@@ -67,6 +74,17 @@ def hierarchies() -> Iterator[Case]:
     yield "centers", x, {"store_centers": "both", "copy": True}, {}
 
 
+def orders() -> Iterator[Case]:
+    """Cases of OPTICS."""
+    for name, x in sets().items():
+        if name not in ("wide", "large"):  # beyond 15 columns scikit-learn has other digits
+            yield name, x, {"min_samples": 2 if name == "few" else 5}, {}
+    x = sets()["noise"]
+    yield "some are far", x, {"max_eps": 0.4, "min_samples": 4}, {}
+    yield "all are far", x, {"max_eps": 1e-9, "min_samples": 4}, {}
+    yield "a share", x, {"min_samples": 0.1, "cluster_method": "dbscan", "eps": 1.0}, {}
+
+
 def shifts() -> Iterator[Case]:
     """Cases of MeanShift."""
     for name, x in sets().items():
@@ -110,6 +128,8 @@ def elsewhere() -> str | None:
     for kind, case in (
         (DBSCAN, ("manhattan", x, {"eps": 0.7, "metric": "manhattan"}, {})),
         (HDBSCAN, ("many", x, {"min_samples": 65, "copy": True}, {})),
+        (OPTICS, ("many", x, {"min_samples": 65}, {})),
+        (OPTICS, ("euclidean", x, {"metric": "euclidean"}, {})),
         (HDBSCAN, ("cityblock", x, {"metric": "cityblock", "copy": True}, {})),
         (HDBSCAN, ("not finite", gone, {"copy": True}, {})),
     ):
@@ -181,6 +201,7 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "BisectingKMeans": lambda: all_of(BisectingKMeans, bisections, "lloyd"),
     "DBSCAN": lambda: all_of(DBSCAN, dense, "weigh"),
     "HDBSCAN": lambda: all_of(HDBSCAN, hierarchies, "grow"),
+    "OPTICS": lambda: all_of(OPTICS, orders, "grow"),
     "MeanShift": lambda: all_of(MeanShift, shifts, "sum_near"),
     "in memory": elsewhere,
 }

@@ -151,12 +151,22 @@ def _run_plain(points: Any, loop: str, parent: Any, *args: Any) -> None:
 class OutsideOnGpu:
     """As :class:`redist.learn.near.spanning_tree.OutsideTree`, on a GPU."""
 
-    __slots__ = ("_found", "_parts", "_told", "state")
+    __slots__ = ("_apart", "_found", "_options", "_parts", "_told", "state")
 
-    def __init__(self, rows: Any, core: Any, first: int) -> None:
+    def __init__(self, rows: Any, core: Any, first: int, apart: Any) -> None:
+        """``apart`` says how far points are apart: an ``Apart`` of the module that has the host's."""
         xp, (n, d) = functions_for(rows), rows.shape
+        self._apart = float(apart.alpha), float(apart.most), float(apart.unit), FAR
+        self._options = tuple(
+            f"-D{name}={int(value)}"
+            for name, value in (
+                ("THREADS", TREE_THREADS),
+                ("BOTH", apart.both),
+                ("FUSED", apart.fused),
+            )
+        )
         self._parts = (
-            xp.ascontiguousarray(rows.T, dtype=np.float64), xp.full(n, np.inf), xp.zeros(n, np.int64),
+            xp.ascontiguousarray(rows.T, dtype=np.float64), xp.full(n, FAR), xp.full(n, -1, np.int64),
             xp.array(core, dtype=np.float64), xp.arange(first, first + n, dtype=np.int64), n, d,
         )  # fmt: skip
         self.state = xp.zeros(4, np.int64)
@@ -165,26 +175,26 @@ class OutsideOnGpu:
         self._found = xp.zeros(TREE_BLOCKS * n_processors(), np.int64)
         self._told = xp.zeros((2, d + 4))
 
-    def grow(self, alpha: float, added: Any, offer: Any) -> None:
+    def grow(self, added: Any, offer: Any) -> None:
         """**Local.** Let the tree have a point more, and offer the nearest of those outside; in memory."""
         self._told[0] = to_device(added)
-        self._run(self._told, 0, alpha, self._parts[-2], 1)
+        self._run(self._told, 0, self._parts[-2], 1)
         offer[:] = to_host(self._told[1])
 
-    def grow_alone(self, added: Any, found: Any, alpha: float) -> None:
+    def grow_alone(self, added: Any, found: Any) -> None:
         """**Local.** Take all points, nearest first, into the rows of ``found``; nobody waits in between."""
         steps = len(found) - 1
         told = functions_for(self.state).zeros((steps + 1, len(added)))
         told[0] = to_device(added)
         for done in range(0, steps, STAGE):
-            self._run(told, len(added), alpha, steps - done, min(STAGE, steps - done))
+            self._run(told, len(added), steps - done, min(STAGE, steps - done))
         found[:] = to_host(told[:, :3])
 
-    def _run(self, told: Any, advance: int, alpha: float, n: int, times: int) -> None:
+    def _run(self, told: Any, advance: int, n: int, times: int) -> None:
         """**Local.** Start steps for at most ``n`` points outside."""
         blocks = min(-(-n // TREE_THREADS), TREE_BLOCKS * n_processors())
         run_loop(
             source_of("prim"), "grow", blocks, TREE_THREADS, *self._parts, self.state, told, advance,
-            float(alpha), np.inf, self._found, options=(f"-DTHREADS={TREE_THREADS}",),
+            *self._apart, self._found, options=self._options,
             shared_bytes=SHARED_BYTES, times=times,
         )  # fmt: skip

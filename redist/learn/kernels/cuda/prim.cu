@@ -36,17 +36,21 @@ static __device__ __forceinline__ void keep_nearer(int at, double reach, i64 num
    advances by `advance` numbers a step. Points outside: `columns` (d x room, of which the first state[IN_USE] are in use)
    and of each how far it is from the tree, the point of the tree that is nearest, its core distance and its number. The
    point offered last leaves if it is the one added, and the last takes its place. `found` has a place for each
-   block. The last block to arrive finds the nearest of all. */
+   block. The last block to arrive finds the nearest of all.
+
+   How far points are apart is what struct apart of native/prim.c says; BOTH and FUSED are known when this is compiled. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     grow(double *columns, double *reach, i64 *nearest, double *core, i64 *number, i64 room, i64 d,
-         i64 *state, double *told, i64 advance, double alpha, double nowhere, i64 *found)
+         i64 *state, double *told, i64 advance, double alpha, double most, double unit,
+         double nowhere, i64 *found)
 {
     const double *added = told + state[STEP] * advance;
     double *offer = told + state[STEP] * advance + d + POINT;
     const i64 tree_number = (i64)added[NUMBER], gone = state[OFFERED];
     const bool leaves = gone >= 0 && number[gone] == tree_number;
     const i64 m = state[IN_USE] - (leaves ? 1 : 0);
-    const double tree_core = added[CORE], square = alpha * alpha * (1 + 1e-12);
+    const double tree_core = added[CORE], square = alpha * alpha * (1 + 1e-12),
+                 slack = unit > 0 ? 1 / unit : 0;
     __syncthreads(); /* nobody moves points before all have seen which one leaves */
     EACH_THREAD {
         PLACE[tid] = -1;
@@ -59,22 +63,24 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 core[i] = core[m];
             }
             double far = 0, so_far = reach[i];
+            const double limit = so_far + slack;
             for (i64 j = 0; j < d; j++) {
                 const double apart = added[POINT + j] - columns[j * room + i];
-                far += apart * apart;
+                far = FUSED ? fused(apart, apart, far) : far + apart * apart;
             }
             if (far <=
-                so_far * so_far * square) { /* else no root is needed to see that it is farther */
+                limit * limit * square) { /* else no root is needed to see that it is farther */
                 double way = sqrt(far) / alpha;
-                way = way > core[i] ? way : core[i];
+                way = way > most ? nowhere : way;
+                way = BOTH && core[i] > way ? core[i] : way;
                 way = way > tree_core ? way : tree_core;
+                way = unit > 0 ? rint(way * unit) / unit : way;
                 if (way < so_far) {
                     reach[i] = so_far = way;
                     nearest[i] = tree_number;
                 }
             }
-            if (so_far < nowhere)
-                keep_nearer(tid, so_far, number[leaves && i == gone ? m : i], i);
+            keep_nearer(tid, so_far, number[leaves && i == gone ? m : i], i);
         }
     }
     FIND_NEAREST EACH_THREAD
