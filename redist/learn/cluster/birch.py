@@ -1,24 +1,52 @@
-"""Birch on global arrays: every rank grows the same tree, from all rows in order, a block at a time."""
+"""Birch on global arrays: every rank grows the same tree, from all rows in order, a block at a time.
+
+The tree is small beside the distances of its subclusters, which are merged to the clusters that were asked
+for: those are shared among ranks.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import sklearn.cluster
 from numpy.typing import NDArray
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted
 
+from redist.learn.borrowed import cut_tree
+from redist.learn.cluster.agglomerative import merges_of
+from redist.learn.cluster.kmeans import distances_to
 from redist.learn.given import take_rows
+from redist.learn.kernels.cuda.near import MOST_DIMS, nearest_of
 from redist.learn.over_ranks import ClustersRows
 from redist.learn.working import working
-from redist.spmd import is_global
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import to_device
+from redist.runtime.ranks.world import Comm, comm_or_world
+from redist.spmd import Rows, is_global, lies_on_gpu
 from redist.text.progress import phase
 
 Values = NDArray[Any]
 BLOCK = 4096
 """Rows that are fetched to all ranks at a time."""
+ALONE = 2000
+"""So many subclusters are merged by scikit-learn on every rank: 16 MB of distances."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """Merges subclusters over ranks until ``k`` are left, with the labels of scikit-learn."""
+
+    k: int
+    comm: Comm
+
+    def fit_predict(self, centers: Values) -> Values:
+        """**Collective.** The cluster of each subcluster, which all ranks have."""
+        rows = Rows.share(centers, self.comm)
+        merges = merges_of(rows, "ward", "euclidean")
+        return np.asarray(cut_tree(self.k, merges[:, :2].astype(int), rows.n))
 
 
 class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
@@ -31,12 +59,15 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
 
     The order of rows decides what the tree becomes, so every rank puts all rows into one of its own, in
     order, fetched in blocks: the same tree as scikit-learn's, of the size that ``threshold`` allows, and no
-    sooner. Labels and distances are worked out where the rows are.
+    sooner. Distances of more than 2000 subclusters are shared among ranks while they are merged. Labels, and
+    distances from subclusters, are worked out where the rows are.
     """
 
     labels_: Any
     n_clusters: Any
     compute_labels: Any
+    subcluster_centers_: Values
+    subcluster_labels_: Values
 
     @working
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Birch:
@@ -56,7 +87,7 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
             super()._fit(X, partial)
             return self
         goes_on = bool(partial and getattr(self, "root_", None))
-        rows = take_rows(self, X, reset=not goes_on)
+        rows = take_rows(self, X, reset=not goes_on, on_gpu=_stays(X))
         asked = self.n_clusters, self.compute_labels
         self.n_clusters, self.compute_labels = None, False  # not for every block
         try:
@@ -68,13 +99,28 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
         finally:
             self.n_clusters, self.compute_labels = asked
         phase("labels", 2, 2)
-        self._global_clustering()
+        self._global_clustering(rows=rows)
         if self.compute_labels:
             self.labels_ = rows.answer(self._own_labels(rows.local))
         return self
 
+    def _global_clustering(self, X: Any = None, rows: Rows | None = None) -> None:
+        """**Collective.** Cluster the subclusters, where ``rows`` are; label ``X`` if it is there."""
+        asked: Any = self.n_clusters
+        if isinstance(asked, Integral) and len(self.subcluster_centers_) > max(int(asked), ALONE):
+            comm = comm_or_world(None) if rows is None else rows.comm
+            self.n_clusters = _Merging(int(asked), comm)
+        try:
+            super()._global_clustering(X)
+        finally:
+            self.n_clusters = asked
+
     def _own_labels(self, local: Values) -> Values:
-        """**Local.** The labels of rows."""
+        """**Local.** The labels of rows, where they lie."""
+        if is_device(local):
+            near = nearest_of(local, to_device(self.subcluster_centers_.astype(local.dtype)))[0]
+            labels: Values = to_device(self.subcluster_labels_)[near]
+            return labels
         return np.asarray(self._predict(local)) if len(local) else np.empty(0, np.int64)
 
     def predict(self, X: Any) -> Any:
@@ -82,7 +128,7 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
         if not is_global(X):
             return super().predict(X)
         check_is_fitted(self)
-        rows = take_rows(self, X, reset=False)
+        rows = take_rows(self, X, reset=False, on_gpu=_stays(X))
         return rows.answer(self._own_labels(rows.local))
 
     def transform(self, X: Any) -> Any:
@@ -90,8 +136,10 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
         if not is_global(X):
             return super().transform(X)
         check_is_fitted(self)
-        rows = take_rows(self, X, reset=False)
-        centers = self.subcluster_centers_
-        if not len(rows.local):
-            return rows.answer(np.empty((0, len(centers)), rows.dtype))
-        return rows.answer(euclidean_distances(rows.local, centers))
+        rows = take_rows(self, X, reset=False, on_gpu=True)
+        return rows.answer(distances_to(rows, self.subcluster_centers_))
+
+
+def _stays(X: Any) -> bool:
+    """Whether rows on GPUs can stay there."""
+    return lies_on_gpu(X) and X.shape[-1] <= MOST_DIMS

@@ -55,9 +55,7 @@ class RowsOfCenters(ClustersWeightedRows):
         if issparse(X):
             return super().transform(X)  # type: ignore[misc]
         rows = take_rows(self, X, reset=False, on_gpu=True, **SPARSE_TOO)
-        if not len(rows.local):
-            return rows.answer(np.empty((0, len(self.cluster_centers_)), rows.dtype))
-        return rows.answer(_distances(rows, self.cluster_centers_))
+        return rows.answer(distances_to(rows, self.cluster_centers_))
 
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
@@ -239,8 +237,11 @@ def start_centers(
     return np.asarray(found)
 
 
-def _distances(rows: Rows, centers: Values) -> Values:
+def distances_to(rows: Rows, centers: Values) -> Values:
     """**Local.** The distance of every row to every centre, where the rows lie."""
+    if not len(rows.local):
+        nothing: Values = functions_for(rows.local).empty((0, len(centers)), rows.dtype)
+        return nothing
     if not rows.on_gpu:
         return np.asarray(euclidean_distances(rows.local, centers))
     xp = functions_for(rows.local)

@@ -10,8 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import sklearn.cluster
 from mpi4py import MPI
 from sklearn.datasets import make_blobs
 
@@ -20,10 +22,12 @@ from redist.learn.cluster import (
     DBSCAN,
     HDBSCAN,
     OPTICS,
+    Birch,
     BisectingKMeans,
     MeanShift,
     MiniBatchKMeans,
 )
+from redist.learn.cluster import birch as birch_module
 from redist.runtime.cuda import loops
 from tests.fakes import numpy_cupy as standin
 from tests.programs.together import main, run_named
@@ -31,6 +35,8 @@ from tests.programs.together import main, run_named
 COMM = MPI.COMM_WORLD
 Case = tuple[str, Any, dict[str, Any], dict[str, Any]]
 """A name, rows, options of the estimator, and of its ``fit``."""
+OBJECTS = ("n_features_in_", "root_", "dummy_leaf_")
+"""Attributes that are no arrays, or are known."""
 
 
 def sets() -> dict[str, Any]:
@@ -83,6 +89,30 @@ def orders() -> Iterator[Case]:
     yield "some are far", x, {"max_eps": 0.4, "min_samples": 4}, {}
     yield "all are far", x, {"max_eps": 1e-9, "min_samples": 4}, {}
     yield "a share", x, {"min_samples": 0.1, "cluster_method": "dbscan", "eps": 1.0}, {}
+
+
+def trees() -> Iterator[Case]:
+    """Cases of Birch; with few rows its subclusters are merged as if they were many."""
+    for name, x in sets().items():
+        k = {"few": 2, "grid": 1}.get(name, 4)  # distances of a grid tie
+        yield name, x, {"threshold": 1.5 if name == "large" else 0.3, "n_clusters": k}, {}
+    x = sets()["noise"]
+    yield "subclusters", x, {"threshold": 0.6, "n_clusters": None, "branching_factor": 5}, {}
+    yield "too few", x, {"threshold": 9.0, "n_clusters": 70}, {}
+
+
+def birch() -> str | None:
+    """Labels, distances, and rows that come later."""
+    with mock.patch.object(birch_module, "ALONE", 10):
+        wrong = all_of(Birch, trees, "nearest")
+        x = sets()["noise"]
+        there = pgas.asarray(x, type="{x}, {}").to_device("cuda")
+        model, want = (Birch(threshold=0.5).fit(one).partial_fit(one) for one in (there, x))
+    known = sklearn.cluster.Birch(threshold=0.5).fit(x).partial_fit(x).labels_
+    far = model.transform(there)
+    same = np.allclose(hosted(far), want.transform(x), atol=1e-6) and far.device != "cpu"
+    same = same and all(np.array_equal(hosted(one.labels_), known) for one in (model, want))
+    return wrong or (None if same else "other distances")
 
 
 def shifts() -> Iterator[Case]:
@@ -177,12 +207,16 @@ def compare(kind: Any, case: Case, loop: str = "") -> str | None:
     if not model.labels_.device.startswith("cuda"):
         return f"{name}: labels are on {model.labels_.device}"
     for what in sorted(vars(want)):
-        if what.endswith("_") and not what.startswith("_") and what != "n_features_in_":
+        if what.endswith("_") and not what.startswith("_") and what not in OBJECTS:
             one, other = hosted(getattr(model, what)), hosted(getattr(want, what))
             if one.shape != other.shape or not np.array_equal(one, other, equal_nan=True):
                 return f"{name}: other {what}: {one.tolist()}, not {other.tolist()}"
     if hasattr(model, "predict"):
-        apart = np.linalg.norm(x[:, None] - model.cluster_centers_, axis=2)
+        centers = getattr(model, "cluster_centers_", None)
+        if centers is None:
+            same = np.array_equal(hosted(model.predict(there)), want.predict(x))
+            return None if same else f"{name}: other predictions"
+        apart = np.linalg.norm(x[:, None] - centers, axis=2)
         found, known = (
             apart[np.arange(len(x)), hosted(one)] for one in (model.predict(there), want.predict(x))
         )
@@ -202,6 +236,7 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "DBSCAN": lambda: all_of(DBSCAN, dense, "weigh"),
     "HDBSCAN": lambda: all_of(HDBSCAN, hierarchies, "grow"),
     "OPTICS": lambda: all_of(OPTICS, orders, "grow"),
+    "Birch": birch,
     "MeanShift": lambda: all_of(MeanShift, shifts, "sum_near"),
     "in memory": elsewhere,
 }
