@@ -2,13 +2,16 @@
 
 Tiles of the same node are read where they are: nothing is copied. Those of other nodes come by one planned
 move each, the next under way while one is used; those that came first are kept for the next visit, as
-long as there is room. Tiles on GPUs all come so, one after another: a copy would take turns with the work.
+long as there is room.
+
+On GPUs, tiles of ranks that share one are read where they are, too. Those of other GPUs of the node are
+copied while the kernels before run, each once. Tiles of other nodes come one after another.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from numpy.typing import NDArray
@@ -27,6 +30,7 @@ from redist.spmd.rows import Rows, cut_by_rows
 from redist.text.call_site import calling_line
 
 Values = NDArray[Any]
+WHAT = "visit the rows of all ranks"
 KEPT_BYTES = 2**26
 """What a visit keeps of other nodes' tiles, if nobody says otherwise."""
 
@@ -54,16 +58,24 @@ class Visits:
     ) -> None:
         rows = rows.even_out()
         self._comm, self._prefetch = rows.comm, prefetch and not rows.on_gpu
+        self._ahead = prefetch
+        """Whether tiles of other GPUs of the node are copied ahead; others are, in memory alone."""
         self._on_gpu = rows.on_gpu
         self._world = world_of(rows.comm, node_size=node_size)
-        self._tile = rows.local if rows.on_gpu else share(rows.local)
+        self._tile = DEVICE.contiguous(rows.local) if rows.on_gpu else share(rows.local)
         self._firsts = rows.firsts()
         self._type = cut_by_rows(rows.comm.size, rows.dtype, (rows.n, *rows.local.shape[1:]))
         self.counts = VisitCounts()
         size, node = rows.comm.size, self._world.node
-        near = (rows.comm.rank,) if rows.on_gpu else node.ranks
+        near, is_complete = node.ranks, self._world.one_node
+        self._on_node: Any = None
+        if rows.on_gpu:
+            from redist.runtime.cuda.neighbours import DeviceNeighbours
+
+            self._on_node = DeviceNeighbours(rows.comm, self._world, self._tile, TIMEOUT_S)
+            near, is_complete = self._on_node.ranks, self._on_node.is_complete
         self._is_far = [rank not in near for rank in range(size)]
-        steps = range(1, size) if any(self._is_far) or not self._world.one_node else ()
+        steps = () if is_complete else range(1, size)
         room = keep_bytes // max(1, self._type.tile_bytes)
         self._steps = [(step, number < room) for number, step in enumerate(steps)]
         self._moves = {step: self._prepared(step) for step in steps}
@@ -72,8 +84,7 @@ class Visits:
     def __iter__(self) -> Iterator[tuple[int, Values]]:
         """**Collective.** First rows and rows of all ranks, each once."""
         before = self.counts
-        for other, tile in self._near():
-            self.counts = plus(self.counts, VisitCounts(in_place=1, in_place_bytes=tile.nbytes))
+        for other, tile in self._on_gpus() if self._on_gpu else self._near():
             yield int(self._firsts[other]), tile
         yield from self._far()
         self.counts = plus(self.counts, VisitCounts(visits=1))
@@ -82,15 +93,33 @@ class Visits:
 
     def _near(self) -> Iterator[tuple[int, Values]]:
         """**Collective over the node.** The tiles that are read in place, by rank, the own one first."""
-        rank, dtype = self._comm.rank, self._tile.dtype
-        if self._on_gpu:
-            yield rank, self._tile
-            return
-        with neighbour_tiles(
-            self._world, self._tile, dtype, "visit the rows of all ranks", TIMEOUT_S
-        ) as near:
-            for other in sorted(near.tiles, key=lambda other: (other - rank) % self._comm.size):
+        with neighbour_tiles(self._world, self._tile, self._tile.dtype, WHAT, TIMEOUT_S) as near:
+            for other in self._in_turn(near.tiles):
+                self._count_in_place(near.tiles[other])
                 yield other, near.tiles[other]
+
+    def _on_gpus(self) -> Iterator[tuple[int, Values]]:
+        """**Collective over the node.** Tiles of this GPU, the own one first, then those of the others."""
+        from redist.runtime.cuda.neighbours import copied_ahead
+
+        near = self._on_node
+        with near.reading(WHAT, TIMEOUT_S):
+            for other in self._in_turn(near.tiles):
+                self._count_in_place(near.tiles[other])
+                yield other, near.tiles[other]
+            others = self._in_turn(near.beside)
+            copies = copied_ahead([near.beside[other] for other in others], self._ahead)
+            for other, tile in zip(others, copies, strict=True):
+                done = VisitCounts(fetched=1, ahead=int(self._ahead), fetched_bytes=tile.nbytes)
+                self.counts = plus(self.counts, done)
+                yield other, tile
+
+    def _in_turn(self, ranks: Iterable[int]) -> list[int]:
+        """Ranks from this one on."""
+        return sorted(ranks, key=lambda other: (other - self._comm.rank) % self._comm.size)
+
+    def _count_in_place(self, tile: Values) -> None:
+        self.counts = plus(self.counts, VisitCounts(in_place=1, in_place_bytes=tile.nbytes))
 
     def _far(self) -> Iterator[tuple[int, Values]]:
         """**Collective.** The tiles of other nodes, in the same order of steps on all ranks."""

@@ -206,9 +206,27 @@ class Stream:
     def synchronize(self) -> None:
         """Nothing is put off."""
 
+    def wait_event(self, event: Any) -> None:
+        """It has come."""
+
     def record(self) -> Any:
         """An event that has come."""
         return SimpleNamespace(done=True, ptr=0, synchronize=lambda: None)
+
+
+class Device:
+    """The only one."""
+
+    id = 0
+
+    def __init__(self, number: int = 0) -> None:
+        pass
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 class PinnedMemory:
@@ -263,6 +281,9 @@ def install() -> None:
     from redist.runtime import halo as halo_of_host
     from redist.runtime import redistribute as of_host
     from redist.runtime.cuda import exchange as between_gpus
+    from redist.runtime.cuda.transports import ipc
+    from redist.runtime.cuda.transports.carrier_choice import Choice
+    from redist.runtime.cuda.transports.carriers import ByMessages
 
     cupy: Any = ModuleType("cupy")
     cupy.__getattr__ = _function
@@ -282,12 +303,13 @@ def install() -> None:
     runtime = SimpleNamespace(
         getDevice=lambda: 0,
         getDeviceCount=lambda: 1,
-        getDeviceProperties=lambda number: {"multiProcessorCount": 2},
+        getDeviceProperties=lambda number: {"multiProcessorCount": 2, "uuid": b"gpu"},
         eventQuery=lambda event: 0,
         memcpyAsync=lambda to, of, n_bytes, kind, stream: ctypes.memmove(to, of, n_bytes),
     )
     cupy.cuda = SimpleNamespace(
         runtime=runtime,
+        Device=Device,
         Stream=Stream,
         PinnedMemory=PinnedMemory,
         get_current_stream=Stream,
@@ -322,6 +344,8 @@ def install() -> None:
 
     vars(between_gpus)["_pass"] = passed
     vars(seam)["redistribute_with_transfer"] = redistribute
+    vars(ipc)["can_open"] = lambda world: ["memory of NumPy cannot be opened"]
+    vars(ipc)["choose"] = lambda world, may_nccl: Choice(ByMessages(world), ())
     moving: Any = seam.RuntimeTraffic
     moving.halo = staticmethod(halo)
     for module in (prepare, agreed_fit):

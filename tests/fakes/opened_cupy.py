@@ -1,7 +1,7 @@
 """A CuPy made of NumPy whose memory other ranks open, as CUDA IPC lets them.
 
-Every array lies in memory that processes of the node share; what was opened can be read and not written, and
-nobody opens memory of their own. Ranks are on as many GPUs as it is said.
+Every array lies in memory that processes of the node share; nobody opens memory of their own. Ranks are on
+as many GPUs as it is said.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from redist.runtime.copies.addresses import address_of, array_at
 from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.cuda.kernels.rounds import CudaCopyList
 from redist.runtime.cuda.transports import ipc, opened_memory
-from redist.runtime.cuda.transports.carrier_choice import Choice
-from redist.runtime.cuda.transports.carriers import ByMessages
 from redist.runtime.cuda.transports.opened_memory import OpenedMemory
 from redist.runtime.shm.segments import Handle, attach, find, shared_empty
 from tests.fakes import numpy_cupy
@@ -36,22 +34,6 @@ class CUDARuntimeError(Exception):
     """CUDA's own kind of error."""
 
     status = 1
-
-
-class Device:
-    """One of the GPUs."""
-
-    id = 0
-    pci_bus_id = "0"
-
-    def __init__(self, number: int = 0) -> None:
-        pass
-
-    def __enter__(self) -> Device:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 def placed(values: Any) -> Any:
@@ -82,7 +64,7 @@ def open_memory(handle: bytes, flags: int) -> int:
     pid, fd, number, n_bytes = np.frombuffer(handle, np.int64)[:4].tolist()
     if pid == os.getpid():
         raise CUDARuntimeError("a process cannot open memory of its own")
-    memory = attach(Handle(pid, fd, number, n_bytes))
+    memory = attach(Handle(pid, fd, number, n_bytes), writes=True)
     OPENED[address_of(memory)] = memory
     return address_of(memory)
 
@@ -111,7 +93,6 @@ def install(gpus: int = 1, opens: bool = True) -> None:
     runtime.ipcGetEventHandle, runtime.ipcOpenEventHandle = (lambda event: b""), (lambda handle: 0)
     runtime.streamWaitEvent, runtime.eventDestroy = (lambda *given: None), (lambda event: None)
     runtime.CUDARuntimeError, runtime.memcpyAsync = CUDARuntimeError, copy
-    cuda.Device = Device
     cuda.Event = lambda **options: SimpleNamespace(
         ptr=0, record=lambda stream: None, synchronize=lambda: None
     )
@@ -119,7 +100,6 @@ def install(gpus: int = 1, opens: bool = True) -> None:
     replaced: list[tuple[Any, str, Any]] = [
         (opened_memory, "place_of", place_of),
         (ipc, "can_open", lambda world: why),
-        (ipc, "choose", lambda world, may_nccl: Choice(ByMessages(world), ())),
         (CudaCopyList, "bind", lambda moves, bases, stream=0: [
             lambda: CopyList.of(moves.moves).run(bases)
         ]),

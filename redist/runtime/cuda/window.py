@@ -70,6 +70,20 @@ def raw_dtype(itemsize: int) -> np.dtype[Any]:
     return np.dtype(f"u{itemsize}" if itemsize < 16 else "c16")
 
 
+def view_of(peers: Peers, rank: int, place: DevicePlace, dtype: np.dtype[Any]) -> Any:
+    """**Local.** A neighbour's tile as an array, in memory that is held open until it is let go."""
+    if place.memory is None:
+        return empty_on_device(place.shape, dtype)
+    return memory_at(peers.hold(rank, place.memory), place.shape, place.strides, dtype)
+
+
+def let_go(peers: Peers, held: Iterable[tuple[int, OpenedMemory | None]]) -> None:
+    """**Local.** Hold memory of neighbours open no longer."""
+    for rank, memory in held:
+        if memory is not None:
+            peers.let_go(rank, memory)
+
+
 class DeviceWindow(Window):
     """The tiles of an array on GPUs as this rank reaches them. ``comm`` is the array's."""
 
@@ -86,7 +100,7 @@ class DeviceWindow(Window):
         timeout_s: float | None,
     ) -> None:
         super().__init__(world, number, t, tile, timeout_s)
-        self._comm, self._held = comm, list[tuple[int, OpenedMemory]]()
+        self._comm, self._held = comm, list[tuple[int, OpenedMemory | None]]()
         self.dtype = raw_dtype(self.dtype.itemsize)
         self.raw = None if tile is None else tile.view(self.dtype)
         self._stream: Any = None
@@ -106,19 +120,15 @@ class DeviceWindow(Window):
 
     def reach(self, shard: int, rank: int, place: Any) -> bool:
         """**Local.** Reach a tile in place; whether it can be."""
-        if 0 in place.shape:
-            self.views[shard] = empty_on_device(place.shape, self.dtype)
-        elif place.memory is not None:
+        if place.is_near:
+            self.views[shard] = view_of(self.peers, rank, place, self.dtype)
             self._held.append((rank, place.memory))
-            address = self.peers.hold(rank, place.memory)
-            self.views[shard] = memory_at(address, place.shape, place.strides, self.dtype)
         return bool(place.is_near)
 
     def close(self) -> None:
         """**Local.** Let go of other ranks' tiles: nobody reaches for them any more."""
         self.views = []
-        for rank, memory in self._held:
-            self.peers.let_go(rank, memory)
+        let_go(self.peers, self._held)
         self._held = []
 
     def answer(self, part: Part) -> Bytes:
