@@ -70,7 +70,7 @@ def test_table_shows_every_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rows to columns, 4096" not in shown  # no table of anything else
 
 
-@pytest.mark.parametrize("what", ["kernels", "ranks", "packs", "halos"])
+@pytest.mark.parametrize("what", ["kernels", "ranks", "packs", "halos", "onesided"])
 def test_command_says_why_it_cannot_measure(
     what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

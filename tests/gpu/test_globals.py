@@ -49,6 +49,12 @@ def test_one_sided_access_on_gpus(ranks: int) -> None:
 
 
 @needs_gpu
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_visits_on_gpus(ranks: int) -> None:
+    must_succeed("visiting", ranks)
+
+
+@needs_gpu
 @pytest.mark.parametrize("ranks", [1, 3, 8])
 def test_halos_on_gpus(ranks: int) -> None:
     done = run("tests.programs.mpi.halos", ranks, "--real", "--n", "20", limit_s=300.0)
