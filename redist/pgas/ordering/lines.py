@@ -42,8 +42,7 @@ def sort_lines(tile: Tile, dim: int, kind: Any) -> None:
     if not tile.size:
         return
     if numbers != "c":
-        whole: Any = tile.view(np.uint8) if numbers == "b" else tile  # CuPy has no order of truth
-        whole.sort(axis=dim)
+        _sort_on_gpu(tile.view(np.uint8) if numbers == "b" else tile, dim)
         if numbers != "f" or not _ends_are_nan(tile, dim):
             return
     tile[...] = np.take_along_axis(tile, _order_by_keys(tile, dim), dim)
@@ -70,12 +69,13 @@ def order_of_lines(tile: Tile, dim: int) -> Tile:
     if not is_device(tile):
         return np.argsort(tile, axis=dim, kind="stable")
     kind = number_kind(tile.dtype)
-    if kind == "c" and tile.size:
+    if not tile.size:
+        return np.zeros_like(tile, dtype=np.int64)
+    if kind == "c":
         return _order_by_keys(tile, dim)
-    order: Tile = _argsort(tile.view(np.uint8) if kind == "b" else tile, dim)
-    if kind == "f" and tile.size:
-        n = tile.shape[dim]
-        ends = np.take_along_axis(tile, _parts(order, dim, 0, n - 1), dim)
+    order = _argsort(tile.view(np.uint8) if kind == "b" else tile, dim)
+    if kind == "f":
+        ends = np.take_along_axis(tile, _parts(order, dim, 0, tile.shape[dim] - 1), dim)
         if bool((ends != ends).any()):
             return _order_by_keys(tile, dim)
     return order
@@ -131,10 +131,40 @@ def lengths_of(starts: Tile, n: int) -> Tile:
     return np.diff(np.concatenate([starts, ends]))
 
 
+LONG_LINE = 2**17
+"""CuPy sorts several lines by comparing, and one by radix: long ones are sorted one after another."""
+
+
+def _lines_one_by_one(tile: Tile, dim: int) -> Tile | None:
+    """**Local.** The lines as rows, in a view or a copy, if each is to be sorted by itself."""
+    n = tile.shape[dim]
+    if tile.ndim == 1 or (n < LONG_LINE and tile.size != n):
+        return None
+    rows: Tile = functions_for(tile).ascontiguousarray(np.moveaxis(tile, dim, -1)).reshape(-1, n)
+    return rows
+
+
+def _sort_on_gpu(tile: Tile, dim: int) -> None:
+    """**Local.** Sort lines by CuPy."""
+    rows = _lines_one_by_one(tile, dim)
+    if rows is None:
+        tile.sort(axis=dim)
+        return
+    for k in range(len(rows)):
+        rows[k].sort()
+    there = np.moveaxis(tile, dim, -1)
+    there[...] = rows.reshape(there.shape)  # nothing to do where these are the same memory
+
+
 def _argsort(tile: Tile, dim: int) -> Tile:
     """**Local.** Places in order; equal elements stay in theirs, as they always do in CuPy's sort."""
-    order: Tile = tile.argsort(axis=dim)
-    return order
+    rows = _lines_one_by_one(tile, dim)
+    if rows is None:
+        order: Tile = tile.argsort(axis=dim)
+        return order
+    places = functions_for(tile).stack([rows[k].argsort() for k in range(len(rows))])
+    shape = (*tile.shape[:dim], *tile.shape[dim % tile.ndim + 1 :], tile.shape[dim])
+    return np.moveaxis(places.reshape(shape), -1, dim)
 
 
 def _parts(tile: Tile, dim: int, *at: int) -> Tile:

@@ -71,9 +71,7 @@ def find_splitters(
         if len(members) == comm.size and not len(still):
             return lo, received
         message[0] = len(still) > 0
-        for r, k in still.tolist():
-            at = _sample_places(int(lo[r, k, me]), int(hi[r, k, me]), n)
-            shown[r, k, : len(at)] = values_at(rows[r], at)
+        _show(shown, rows, still, *(one[:, :, me] for one in (lo, hi) if me is not None))
         told = traffic().tell_all(comm, message)
         received += told.nbytes - message.nbytes
         if not told[:, 0].any():
@@ -84,6 +82,21 @@ def find_splitters(
         seen = seen.reshape(len(members), *shape)
         for r, k in still.tolist():
             _narrow(lo[r, k], hi[r, k], int(targets[k]), seen[:, r, k])
+
+
+def _show(shown: Tile, rows: Tile, still: Ints, *ends: Ints) -> None:
+    """**Local.** Put samples of all open intervals into a message: a GPU is asked once."""
+    if not len(still):
+        return
+    lo, hi = ends
+    n = shown.shape[-1]
+    every = [_sample_places(int(lo[r, k]), int(hi[r, k]), n) for r, k in still.tolist()]
+    places = [r * rows.shape[1] + at for (r, _), at in zip(still.tolist(), every, strict=True)]
+    values = values_at(rows.reshape(-1), np.concatenate(places))
+    start = 0
+    for (r, k), at in zip(still.tolist(), every, strict=True):
+        shown[r, k, : len(at)] = values[start : start + len(at)]
+        start += len(at)
 
 
 def values_at(row: Any, places: Ints) -> Tile:
