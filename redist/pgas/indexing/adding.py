@@ -17,9 +17,9 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import box_of
 from redist.pgas.indexing import boolean
 from redist.pgas.indexing.basic import put_basic
+from redist.pgas.indexing.dispatch import over_ranks
 from redist.pgas.indexing.keys import AtIndex, AtIndices, ByMask, InRange, Item, NewDim, parse
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.devices import copy_to_gpu, copy_to_host
 from redist.pgas.tiles.layouts import (
     Shape,
     default_dims,
@@ -31,17 +31,16 @@ from redist.pgas.tiles.layouts import (
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
+from redist.runtime.cuda.arrays import to_device
+from redist.runtime.cuda.parts import OPS, fold_in
 
 
 @asked
 def add_at(values: T, key: Any, shape: Sequence[int]) -> T:
     """**Collective.** Zeros of a shape, with values added at what a key names, as often as it names it."""
-    if values.memory.on_device:
-        there: T = copy_to_gpu(add_at(copy_to_host(values), copy_to_host(key), shape))
-        return there
     values = as_plain(resolve_pending(values))
     sizes = tuple(shape)
-    items = parse(key, sizes)
+    items = parse(over_ranks(values, key), sizes)
     if any(isinstance(item, AtIndices) for item in items) and not any(
         isinstance(item, ByMask) for item in items
     ):
@@ -112,8 +111,27 @@ def _add_listed(values: T, items: Sequence[Item], shape: Shape) -> T:
             lo, hi = box[place]
             own = np.arange(hi - lo) if item.dim in stays else np.asarray(item.indices)[lo:hi]
             index[item.dim] = own.reshape([-1 if k == place else 1 for k in range(values.ndim)])
-    np.add.at(out.tile, tuple(index), values.tile)
+    _add_in(out, tuple(index), values.tile)
     return out
+
+
+def _add_in(out: Tiled, index: tuple[Any, ...], values: Tile) -> None:
+    """**Local.** Add values at arrays of indices, which broadcast, to this rank's tile."""
+    assert out.tile is not None
+    if out.memory.on_device:
+        out.memory.write(_add_on_gpu, out.tile, index, values)
+    else:
+        np.add.at(out.tile, index, values)
+
+
+def _add_on_gpu(tile: Tile, index: tuple[Any, ...], values: Tile) -> None:
+    """**Local.** The same on a GPU: each element adds its values in their order, as in memory."""
+    flat: Any = 0
+    for n, one in zip(tile.shape, index, strict=True):
+        at = one if isinstance(one, int) else to_device(one)
+        flat = flat * n + at % n
+    places = np.broadcast_to(flat, values.shape).reshape(-1)
+    fold_in(tile, places, values.reshape(-1), ((OPS.index("sum"), values.size),))
 
 
 def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
@@ -141,9 +159,6 @@ def add_along(values: T, indices: Any, dim: int, n: int) -> T:
 
     ``take_along_axis`` read backwards, for arrays of one shape.
     """
-    if values.memory.on_device:
-        there: T = copy_to_gpu(add_along(copy_to_host(values), copy_to_host(indices), dim, n))
-        return there
     values = as_plain(resolve_pending(values))
     values = move(values, free_dims(values.type, frozenset({dim})))
     t = values.type
@@ -158,5 +173,5 @@ def add_along(values: T, indices: Any, dim: int, n: int) -> T:
         for d, m in enumerate(values.tile.shape)
     ]
     index[dim] = at.tile
-    np.add.at(out.tile, tuple(index), values.tile)
+    _add_in(out, tuple(index), values.tile)
     return out

@@ -26,7 +26,7 @@ def get(x: T, key: Any) -> T:
     cut by the same axes; the axes of a dim that goes away move to the largest dim left.
     """
     x = as_plain(resolve_pending(x))
-    items = parse(_over_ranks(x, key), x.shape)
+    items = parse(over_ranks(x, key), x.shape)
     if not any(isinstance(item, (ByMask, AtIndices)) for item in items):
         return get_basic(x, tuple(items))
     check_key(x, key)
@@ -34,7 +34,7 @@ def get(x: T, key: Any) -> T:
     return chosen.get(x, items)
 
 
-def _over_ranks(x: Tiled, key: Any) -> Any:
+def over_ranks(x: Tiled, key: Any) -> Any:
     """The key with arrays of CuPy, alike on all ranks, as global arrays that every rank has whole."""
     if not x.memory.on_device:
         return key
@@ -59,7 +59,7 @@ def check_key(x: Tiled, key: Any) -> None:
 def put(a: Tiled, key: Any, value: Any) -> None:
     """**Collective.** Write values to the elements that a key names; values broadcast."""
     here = resolve_pending(a)
-    items = parse(_over_ranks(here, key), here.shape)
+    items = parse(over_ranks(here, key), here.shape)
     values = as_values(here, value)
     if any(isinstance(item, (ByMask, AtIndices)) for item in items):
         check_key(here, key)

@@ -156,9 +156,9 @@ static __device__ __forceinline__ bool at_least(Item a, Item b)
 }
 """
 HALF = """
-static __device__ __forceinline__ Half half(float x)
+static __device__ __forceinline__ Item half(float x)
 {
-    Half to;
+    Item to;
     put(to, x);
     return to;
 }
@@ -193,7 +193,7 @@ def _fold_source(dtype: np.dtype[Any]) -> str:
         lines += [f"typedef {'float' if size == 8 else 'double'} Real;", COMPLEX]
     else:
         lines.append(f"typedef {KINDS[dtype.name]} Item;")
-    form = "h" if dtype.name == "float16" else {"u": "i"}.get(kind, kind)
+    form = "h" if dtype.name in ("float16", "bfloat16") else {"u": "i"}.get(kind, kind)
     if form == "h":
         lines.append(HALF)
     names = ("SUM", "PROD", "LARGEST", "LEAST")
@@ -220,7 +220,7 @@ def fold_in(tile: Any, at: Ints, values: Any, ops: Sequence[tuple[int, int]]) ->
     """
     import cupy
 
-    places = to_device(np.ascontiguousarray(at))
+    places = to_device(at)
     order = cupy.argsort(places)  # stable, whatever is asked for
     kinds, mixed = {op for op, _ in ops}, None
     if len(kinds) > 1:

@@ -17,6 +17,7 @@ from unittest import mock
 import numpy as np
 
 import redist
+from redist import pgas
 from redist.errors import RedistError
 from redist.pgas.ordering import lines
 from redist.pgas.tiles import budget, select
@@ -229,6 +230,38 @@ def in_programs() -> str | None:
     return None
 
 
+TAKEN: dict[str, Callable[[Any, Any], Any]] = {
+    "rows": lambda x, w: x[moved_to(x, PLACES[:40] % 60)] * w[:40],
+    "pairs": lambda x, w: x[moved_to(x, PLACES % 60), moved_to(x, PLACES % 50)] * w[0, 0],
+    "mask": lambda x, w: x[moved_to(x, GRID[:, 0] > 0)] * 2.0,
+    "sorted": lambda x, w: xp.sort(x, axis=0) * w,
+    "largest": lambda x, w: xp.topk(x, 3, axis=0).values * w[:3],
+}
+
+
+def moved_to(x: Any, values: Any) -> Any:
+    """Indices where an array is."""
+    return on_gpu(values) if x.memory.on_device else xp.asarray(values)
+
+
+def gradients() -> str | None:
+    """Gradients of indexing have the bits of those in memory, and come back without it."""
+    for dtype in ("f4", "f8", pgas.bfloat16, "f2"):
+        x, w = (xp.astype(xp.asarray(one), dtype) for one in (GRID, GRID[::-1].copy()))
+        there = x.to_device("cuda"), w.to_device("cuda")
+        for name, call in TAKEN.items():
+            found = xp.grad(lambda x, w, f=call: xp.sum(f(x, w)))
+            want = found(x, w).settled().gather()
+            with redist.trace() as trace:
+                made = found(*there).settled()
+            got = made.memory.host(made.gather())
+            if trace.copied or not made.memory.on_device:
+                return f"{name} of {dtype}: copied to memory"
+            if got.astype("f8").tolist() != want.astype("f8").tolist():
+                return f"{name} of {dtype}: other values"
+    return None
+
+
 def outside() -> str | None:
     """Indices outside an array are refused on all ranks, and nothing is written."""
     a = on_gpu(LINES["f4"])
@@ -300,7 +333,7 @@ def say_times() -> None:
             print(f"{name}: {both[0]:.2f} ms, CuPy {both[1]:.2f} ms, {ratio:.2f}", flush=True)
 
 
-CHECKS = (*OF_LINES, *OF_ARRAYS, "in_programs", "outside")
+CHECKS = (*OF_LINES, *OF_ARRAYS, "in_programs", "gradients", "outside")
 
 
 def program() -> int:
@@ -316,7 +349,9 @@ def program() -> int:
     }
     arrays = LINES["f4"], GRID
     calls.update({name: partial(compared, one, arrays) for name, one in OF_ARRAYS.items()})
-    return run_named({**calls, "in_programs": in_programs, "outside": outside})
+    return run_named(
+        {**calls, "in_programs": in_programs, "gradients": gradients, "outside": outside}
+    )
 
 
 if __name__ == "__main__":
