@@ -40,6 +40,8 @@ from redist.runtime.ranks.world import Comm
 
 CHUNK_ELEMS = 2**14
 """This many elements are looked at in one go."""
+PLACE_BYTES = 8
+"""Of an element that is kept: a GPU lists their places."""
 
 
 def get(x: T, items: Sequence[Item]) -> T:
@@ -144,7 +146,8 @@ def _uneven_tile(x: Tiled, t: ArrayType, counts: Sequence[int], dim: int) -> Til
     row_elems = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
     row_bytes = row_elems * t.dtype.itemsize
     worst = round_to_grains(max(counts) * row_bytes)
-    require_room(x, "take elements of", worst)
+    listed = PLACE_BYTES * max(counts) if x.memory.on_device else 0
+    require_room(x, "take elements of", worst + listed)
     if x.tile is None:
         return None
     own = (*x.tile.shape[:dim], counts[x.comm.rank], *x.tile.shape[dim + 1 :])

@@ -158,7 +158,7 @@ def _take_along(x: T, items: Sequence[Item], item: AtIndices) -> T:
         whole = given if isinstance(given, np.ndarray) else gather_small(given)
         indices = in_bounds(whole, item.dim, x.shape[item.dim])
     flat = indices.reshape(-1)
-    if flat.nbytes >= SHARED_FROM:
+    if flat.nbytes >= SHARED_FROM and not is_device(flat):
         require_room(x, "take by a list of indices from", 3 * flat.nbytes)
     kept = [one for one in items if isinstance(one, (NewDim, InRange, AtIndices))]
     at = kept.index(item)

@@ -176,8 +176,16 @@ def _count_in_tiles(x1: T, x2: T, side: Any) -> T:
     x2.memory.check_room(pending.tile_bytes)
     if x1.tile is None or x2.tile is None:
         return x2.new(pending, None)
-    found = x1.memory.call(places_among, x1.tile, x2.tile, side)
-    return x2.new(pending, as_tile(found, INT))
+    if x1.memory.on_device:
+        out = x2.memory.empty(x2.tile.shape, INT, pending.tile_bytes)
+        x2.memory.write(_write_places, out, x1.tile, x2.tile, side)
+        return x2.new(pending, out)
+    return x2.new(pending, as_tile(np.searchsorted(x1.tile, x2.tile, side), INT))
+
+
+def _write_places(out: Tile, ordered: Tile, values: Tile, side: Any) -> None:
+    """**Local.** Where values go in a sorted tile."""
+    out[...] = places_among(ordered, values, side)
 
 
 def _in_order(x1: T, sorter: T) -> T:

@@ -44,6 +44,8 @@ from redist.text.units import ceil_div
 FEW, MANY = 8, 64
 """Elements that a rank shows of one open interval in a round: at least, at most."""
 FLAG_BYTES = 8
+NUMBER_BYTES = 8
+"""Of each element, in a GPU's sort of several lines: the number of its line."""
 
 
 def find_splitters(
@@ -210,6 +212,9 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
     if x.tile is None:
         return x.new(t, None)
     given = np.flip(x.tile, dim) if descending else x.tile
+    if x.memory.on_device:
+        places_bytes = NUMBER_BYTES * given.size
+        x.memory.check_room(2 * x.type.tile_bytes + places_bytes * (2 * with_places + (x.ndim > 1)))
     if not with_places:
         out = x.memory.empty(given.shape, given.dtype, t.tile_bytes)
         np.copyto(out, given)

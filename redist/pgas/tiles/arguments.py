@@ -15,7 +15,7 @@ from redist.pgas.tiles.layouts import dtype_of, make_type
 from redist.pgas.tiles.move import as_plain, paid
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.arrays import as_device
+from redist.runtime.cuda.arrays import as_device, to_host
 
 Axis = int | Sequence[int] | None
 F = TypeVar("F", bound=Callable[..., Any])
@@ -124,7 +124,9 @@ def beside(x: T, values: Any, name: str) -> T:
     """**Local.** Values over the ranks of an array: global ones as they are, others whole on every rank."""
     if isinstance(values, Tiled):
         return values  # type: ignore[return-value]
-    here = x.memory.on_device and is_device(values)
-    given = as_device(values) if here else numbers_of(values, name)
+    if is_device(values):
+        stays = x.memory.on_device and not x.memory.is_ghost
+        values = as_device(values) if stays else to_host(values)
+    given = values if is_device(values) else numbers_of(values, name)
     t = make_type(x.mesh, dtype_of(given.dtype), given.shape, ((),) * given.ndim)
     return x.new(t, None if x.tile is None else x.memory.asarray(given))

@@ -100,12 +100,24 @@ def written(a: Any, key: Any, value: Any) -> Any:
     return out
 
 
+def device_array(values: Any) -> Any:
+    """An array of CuPy's, alike on all ranks."""
+    import cupy
+
+    return cupy.asarray(values)
+
+
 def moved_here(m: Any, values: Any) -> Any:
     return values if m is np else on_gpu(values)
 
 
 OF_ARRAYS: dict[str, Callable[..., Any]] = {
     "isin": lambda m, a, g: m.isin(a, a[::5]),
+    "places of CuPy": lambda m, a, g: a[PLACES if m is np else device_array(PLACES)],
+    "mask of CuPy": lambda m, a, g: g[GRID[:, 0] > 0 if m is np else device_array(GRID[:, 0] > 0)],
+    "values of CuPy": lambda m, a, g: m.searchsorted(
+        m.sort(a), GRID if m is np else device_array(GRID)
+    ),
     "mask": lambda m, a, g: a[moved_here(m, MASK)],
     "mask of NumPy": lambda m, a, g: a[MASK],
     "mask of rows": lambda m, a, g: g[moved_here(m, GRID[:, 0] > 0)],
@@ -221,7 +233,9 @@ def in_programs() -> str | None:
     given = [on_gpu(one) for one in (a, g)]
     both = {name: lambda m, a, g, f=f: f(m, a) for name, f in OF_LINES.items()} | OF_ARRAYS
     for name, call in [*both.items()][:: 1 if THOROUGH else 4]:
-        if name.startswith(SIZES_DEPEND) or ("moved_here" in call.__code__.co_names):
+        if name.startswith(SIZES_DEPEND) or {"moved_here", "device_array"} & {
+            *call.__code__.co_names
+        }:
             continue
         made = xp.program(partial(call, xp), layouts="as written")(*given)
         said = differs(made, call(np, a, g))
