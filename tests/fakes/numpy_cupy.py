@@ -26,6 +26,9 @@ PLACE: list[Any] = [lambda values: values]
 LENT = [0, 0]
 """Bytes of all arrays of the pretended GPU, and the most that they were."""
 
+COPIED = [0]
+"""Bytes that were copied to memory."""
+
 
 class ndarray(NDArrayOperatorsMixin):
     """An array of the pretended GPU."""
@@ -82,6 +85,8 @@ class ndarray(NDArrayOperatorsMixin):
             return NotImplemented
         if function.__name__ == "searchsorted" and any(one.dtype.kind in "bc" for one in args[:2]):
             raise TypeError("no places among truth values or complex numbers")
+        if function.__module__ == "numpy.linalg":
+            return getattr(sys.modules["cupy"].linalg, function.__name__)(*args, **options)
         given, named = _opened(args), {k: _opened(v) for k, v in options.items()}
         if function is np.argsort:
             named["kind"] = "stable"
@@ -258,6 +263,12 @@ def _hosted(x: Any) -> Any:
     return x.values if isinstance(x, ndarray) else x
 
 
+def asnumpy(x: Any) -> Any:
+    """A copy in memory, which is counted."""
+    COPIED[0] += x.values.nbytes
+    return x.values.copy()
+
+
 def _function(name: str) -> Any:
     """One of NumPy's for arrays of the pretended GPU."""
     if name in MISSING or name.startswith("_"):
@@ -284,6 +295,7 @@ def install() -> None:
     from redist.runtime.cuda.transports import ipc
     from redist.runtime.cuda.transports.carrier_choice import Choice
     from redist.runtime.cuda.transports.carriers import ByMessages
+    from tests.fakes import cupy_matrices
 
     cupy: Any = ModuleType("cupy")
     cupy.__getattr__ = _function
@@ -292,7 +304,9 @@ def install() -> None:
     cupy.asarray = lambda x: x if isinstance(x, ndarray) else ndarray(np.array(x))
     cupy.empty = lambda shape, dtype=float: ndarray(np.empty(shape, dtype))
     cupy.full = lambda shape, value, dtype=None: ndarray(np.full(shape, value, dtype))
-    cupy.asnumpy = lambda x: x.values.copy()
+    cupy.asnumpy = asnumpy
+    cupy.linalg, cupyx = cupy_matrices.LINALG, ModuleType("cupyx")
+    vars(cupyx)["errstate"] = cupy_matrices.errstate
     strided = np.lib.stride_tricks.as_strided
     cupy.lib = SimpleNamespace(
         stride_tricks=SimpleNamespace(
@@ -317,7 +331,7 @@ def install() -> None:
         UnownedMemory=lambda address, *more: SimpleNamespace(ptr=address),
         MemoryPointer=lambda memory, offset: SimpleNamespace(ptr=memory.ptr + offset),
     )
-    sys.modules["cupy"] = cupy
+    sys.modules["cupy"], sys.modules["cupyx"] = cupy, cupyx
 
     def redistribute(local: Any, *args: Any, out: Any = None, **options: Any) -> Any:
         tiles = [one for one in (local, out) if one is not None and not isinstance(one, dict)]

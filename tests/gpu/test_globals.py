@@ -55,6 +55,13 @@ def test_visits_on_gpus(ranks: int) -> None:
 
 
 @needs_gpu
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_matrices_on_gpus(ranks: int) -> None:
+    done = run("tests.programs.pgas.matrices_on_gpus", ranks, "--cuda", limit_s=300.0)
+    assert done.status == 0, done.output
+
+
+@needs_gpu
 @pytest.mark.parametrize("ranks", [1, 3, 8])
 def test_halos_on_gpus(ranks: int) -> None:
     done = run("tests.programs.mpi.halos", ranks, "--real", "--n", "20", limit_s=300.0)

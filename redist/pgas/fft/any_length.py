@@ -22,10 +22,11 @@ from redist.pgas.kinds import promote, tile_dtype
 from redist.pgas.memory import TileMemory
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.budget import require_room
-from redist.pgas.tiles.devices import in_memory
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
 from redist.pgas.tiles.move import move, tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
+from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import indices_beside
 from redist.text.units import ceil_div
 
 # Transforms of lines too long for a rank: a line becomes a matrix, and its columns and rows follow.
@@ -89,10 +90,7 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     del first
     if wide.tile is not None:
         wide.memory.write(_in_place, wide.tile, 0)
-        i2 = np.arange(*own_box(wide)[1])
-        for k1 in range(rows):
-            roots = np.exp((-2j * np.pi / size) * (k1 * i2 % size))
-            wide.tile[k1] *= roots.astype(dtype).reshape(-1, *(1,) * len(rest))
+        wide.memory.write(_turn, wide.tile, own_box(wide)[1], size)
     tall = move(wide, tall_type)
     del wide
     if tall.tile is not None:
@@ -114,8 +112,21 @@ def by_rows(x: T, dim: int, inverse: bool, scale: float) -> T:
     return x.new(result, out)
 
 
+def _turn(tile: Tile, columns: tuple[int, int], size: int) -> None:
+    """**Local.** Multiply element (i, j) of a tile by the root of unity of i times j, some rows at a time."""
+    j = indices_beside(tile, *columns)
+    width = max(1, DEVICE_CHUNK // max(1, len(j))) if is_device(tile) else 1
+    for at in range(0, len(tile), width):
+        i = indices_beside(tile, at, min(len(tile), at + width))[:, None]
+        roots = np.exp((-2j * np.pi / size) * (i * j % size)).astype(tile.dtype)
+        tile[at : at + width] *= roots.reshape(*roots.shape, *(1,) * (tile.ndim - 2))
+
+
 def _in_place(tile: Tile, dim: int) -> None:
-    """**Local.** Transform a tile along dim 0 or 1, some lines at a time."""
+    """**Local.** Transform a tile along dim 0 or 1, in memory some lines at a time."""
+    if is_device(tile):
+        tile[...] = np.fft.fft(tile, axis=dim)
+        return
     lines = np.moveaxis(tile, dim, -1)
     width = max(1, CHUNK_BYTES * len(lines) // max(1, tile.nbytes))
     for at in range(0, len(lines), width):
@@ -124,12 +135,11 @@ def _in_place(tile: Tile, dim: int) -> None:
 
 
 Axes = tuple[SubAxis, ...]
-CHUNK = 2**12
-"""Indices whose factors are made together."""
+CHUNK, DEVICE_CHUNK = 2**12, 2**22
+"""Indices whose factors are made together, in memory and on a GPU."""
 OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-@in_memory
 def transform(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
     """**Collective.** Transform along a cut dim if no other dim can take its axes."""
     cut = x.type.dims[dim]
@@ -161,11 +171,15 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     length = p * p * smooth(ceil_div(2 * size - 1, p * p))
 
     def chirp(k: Tile) -> Tile:
-        return np.asarray(np.exp((sign * np.pi / size) * (k * k % (2 * size))))
+        made: Tile = np.exp((sign * np.pi / size) * (k * k % (2 * size)))
+        return made
 
     def kernel(k: Tile) -> Tile:
         near = np.minimum(k, length - k)
         return np.where(near < size, np.conj(chirp(near)), 0)
+
+    def scaled(k: Tile) -> Tile:
+        return chirp(k) * scale
 
     dtype = promote(x.dtype, np.complex64)
     wide = astype(x, np.complex128)
@@ -181,7 +195,7 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
         wide.tile *= factor.tile
     del factor
     out = resize(by_rows(wide, dim, True, 1.0 / length), dim, size, cut)
-    _multiply(out, dim, lambda k: chirp(k) * scale)
+    _multiply(out, dim, scaled)
     return astype(out, dtype, copy=False)
 
 
@@ -238,14 +252,21 @@ def _cut(dims: tuple[Axes, ...], dim: int, cut: Axes) -> tuple[Axes, ...]:
 
 def _multiply(x: Tiled, dim: int, values: Callable[[Tile], Tile]) -> None:
     """**Local.** Multiply along a dim, in place, by a function of the index."""
-    if x.tile is None or not x.tile.size:
-        return
-    start, end = own_box(x)[dim]
-    shape = [-1 if i == dim else 1 for i in range(x.ndim)]
-    for at in range(start, end, CHUNK):
-        stop = min(end, at + CHUNK)
-        part = x.tile[(slice(None),) * dim + (slice(at - start, stop - start),)]
-        part *= values(np.arange(at, stop)).reshape(shape)
+    if x.tile is not None and x.tile.size:
+        x.memory.write(_multiply_tile, x.tile, dim, own_box(x)[dim], values)
+
+
+def _multiply_tile(
+    tile: Tile, dim: int, box: tuple[int, int], values: Callable[[Tile], Tile]
+) -> None:
+    """**Local.** Multiply a tile along a dim by a function of the index, some of these at a time."""
+    start, end = box
+    shape = [-1 if i == dim else 1 for i in range(tile.ndim)]
+    width = DEVICE_CHUNK if is_device(tile) else CHUNK
+    for at in range(start, end, width):
+        stop = min(end, at + width)
+        part = tile[(slice(None),) * dim + (slice(at - start, stop - start),)]
+        part *= values(indices_beside(tile, at, stop)).reshape(shape)
 
 
 def _full_tile(memory: TileMemory, shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:

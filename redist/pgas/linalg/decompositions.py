@@ -29,9 +29,10 @@ from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.shapes.repeat import broadcast_to
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.devices import check_alike, copy_to_gpu, copy_to_host
 from redist.pgas.tiles.move import move
 from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.runtime.cuda.matrices import has_eig
 
 
 class Qr(NamedTuple):
@@ -65,7 +66,6 @@ class Svd(NamedTuple):
 
 @gives_f32
 @asked
-@in_memory
 def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
     """**Collective.** ``x = Q R``; Q of a tall matrix is cut by rows and R whole on every rank.
 
@@ -78,13 +78,11 @@ def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
     if mode == "reduced" and tall_qr.distributes(x.type):
         return Qr(*tall_qr.qr(x))
     k = min(m, n) if mode == "reduced" else m
-    function = lambda tile: tuple(np.linalg.qr(tile, mode=mode))  # type: ignore[call-overload] # noqa: E731
-    return Qr(*per_matrix("qr", function, x, [((m, k), x.dtype), ((k, n), x.dtype)]))
+    return Qr(*per_matrix("qr", x, [((m, k), x.dtype), ((k, n), x.dtype)], mode=mode))
 
 
 @gives_f32
 @asked
-@in_memory
 def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
     """**Collective.** ``x = U diag(S) Vh``; of a tall matrix and not full, U is cut by rows."""
     check_matrices("svd", x)
@@ -95,124 +93,114 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
         u, s, vh = svd(r, full_matrices=False)
         return Svd(matmul(q, u), s, vh)
     a, b = (m, n) if full_matrices else (k, k)
-    function = lambda tile: tuple(np.linalg.svd(tile, full_matrices=full_matrices))  # noqa: E731
-    return Svd(
-        *per_matrix("svd", function, x, [((m, a), x.dtype), ((k,), real), ((b, n), x.dtype)])
-    )
+    ends = [((m, a), x.dtype), ((k,), real), ((b, n), x.dtype)]
+    return Svd(*per_matrix("svd", x, ends, full_matrices=full_matrices))
 
 
 @gives_f32
 @asked
-@in_memory
 def svdvals(x: T, /) -> T:
     """**Collective.** Singular values, falling."""
     check_matrices("svdvals", x)
     if x.shape[-2] > x.shape[-1] and tall_qr.distributes(x.type):
         x = tall_qr.qr(x)[1]
     k = min(x.shape[-2:])
-    return per_matrix("svdvals", np.linalg.svdvals, x, [((k,), real_dtype(x.dtype))])[0]
+    return per_matrix("svdvals", x, [((k,), real_dtype(x.dtype))])[0]
 
 
 @gives_f32
 @asked
-@in_memory
 def cholesky(x: T, /, *, upper: bool = False) -> T:
     """**Collective.** The triangular factor of positive definite matrices."""
     check_matrices("cholesky", x, square=True)
-    function = lambda tile: np.linalg.cholesky(tile, upper=upper)  # noqa: E731
-    return per_matrix("cholesky", function, x, [(x.shape[-2:], x.dtype)])[0]
+    return per_matrix("cholesky", x, [(x.shape[-2:], x.dtype)], upper=upper)[0]
 
 
 @in_f32
 @asked
-@in_memory
 def det(x: T, /) -> T:
     """**Collective.** Determinants."""
     check_matrices("det", x, square=True)
-    return per_matrix("det", np.linalg.det, x, [((), x.dtype)])[0]
+    return per_matrix("det", x, [((), x.dtype)])[0]
 
 
 @in_f32
 @asked
-@in_memory
 def slogdet(x: Array, /) -> Slogdet:
     """**Collective.** Signs and logarithms of determinants."""
     check_matrices("slogdet", x, square=True)
     ends = [((), x.dtype), ((), real_dtype(x.dtype))]
-    return Slogdet(*per_matrix("slogdet", lambda tile: tuple(np.linalg.slogdet(tile)), x, ends))
+    return Slogdet(*per_matrix("slogdet", x, ends))
 
 
 @in_f32
 @asked
-@in_memory
 def inv(x: T, /) -> T:
     """**Collective.** Inverses; that of one matrix too large for a rank stays cut by rows."""
     check_matrices("inv", x, square=True)
     if x.ndim == 2 and x.size and is_large(x):
         return solve_by_panels(x, identity_like(x))
-    return per_matrix("inv", np.linalg.inv, x, [(x.shape[-2:], x.dtype)])[0]
+    return per_matrix("inv", x, [(x.shape[-2:], x.dtype)])[0]
 
 
 @gives_f32
 @asked
-@in_memory
 def eigh(x: Array, /) -> Eigh:
     """**Collective.** Eigenvalues, rising, and eigenvectors of Hermitian matrices."""
     check_matrices("eigh", x, square=True)
     n, real = x.shape[-1], real_dtype(x.dtype)
     ends = [((n,), real), ((n, n), x.dtype)]
-    return Eigh(*per_matrix("eigh", lambda tile: tuple(np.linalg.eigh(tile)), x, ends))
+    return Eigh(*per_matrix("eigh", x, ends))
 
 
 @gives_f32
 @asked
-@in_memory
 def eigvalsh(x: T, /) -> T:
     """**Collective.** Eigenvalues of Hermitian matrices, rising."""
     check_matrices("eigvalsh", x, square=True)
     ends = [((x.shape[-1],), real_dtype(x.dtype))]
-    return per_matrix("eigvalsh", np.linalg.eigvalsh, x, ends)[0]
+    return per_matrix("eigvalsh", x, ends)[0]
 
 
 @gives_f32
 @asked
-@in_memory
 def eig(x: Array, /) -> Eigh:
     """**Collective.** Complex eigenvalues and eigenvectors of any square matrices, in no order.
 
-    For symmetric and Hermitian matrices prefer :func:`eigh`.
+    For symmetric and Hermitian matrices prefer :func:`eigh`. Before CUDA 12.6.2, which has no such function,
+    arrays on GPUs are copied to memory for it, and its results back.
     """
     check_matrices("eig", x, square=True)
-    n, kind = x.shape[-1], complex_dtype(x.dtype)
-
-    def both(tile: Tile) -> tuple[Tile, ...]:
-        return tuple(part.astype(kind) for part in np.linalg.eig(tile))
-
-    return Eigh(*per_matrix("eig", both, x, [((n,), kind), ((n, n), kind)]))
+    return Eigh(*_eigen_of(x, "eig"))
 
 
 @gives_f32
 @asked
-@in_memory
 def eigvals(x: T, /) -> T:
-    """**Collective.** Complex eigenvalues of any square matrices, in no order."""
+    """**Collective.** Complex eigenvalues of any square matrices, in no order; on GPUs as :func:`eig`."""
     check_matrices("eigvals", x, square=True)
-    kind = complex_dtype(x.dtype)
-    function = lambda tile: np.linalg.eigvals(tile).astype(kind)  # noqa: E731
-    return per_matrix("eigvals", function, x, [((x.shape[-1],), kind)])[0]
+    return _eigen_of(x, "eigvals")[0]
+
+
+def _eigen_of(x: T, name: str) -> list[T]:
+    """**Collective.** Eigenvalues, and eigenvectors if asked for, in memory where CuPy cannot find them."""
+    if x.memory.on_device and not has_eig():
+        there: list[T] = copy_to_gpu(_eigen_of(copy_to_host(x), name))
+        return there
+    n, kind = x.shape[-1], complex_dtype(x.dtype)
+    return per_matrix(name, x, [((n,), kind), ((n, n), kind)][: 2 if name == "eig" else 1])
 
 
 @in_f32
 @asked
-@in_memory
 def pinv(x: T, /, *, rtol: Any = None) -> T:
     """**Collective.** Pseudo-inverses; values below ``rtol`` times the largest count as 0."""
     check_matrices("pinv", x)
+    check_alike("pinv", x, rtol)
     m, n = x.shape[-2:]
     x = make_whole("pinv", x)
     options: dict[str, Any] = {} if rtol is None else {"rtol": _per_stack(x, rtol)}
-    function = lambda tile: np.linalg.pinv(tile, **options)  # noqa: E731
-    return per_matrix("pinv", function, x, [((n, m), x.dtype)])[0]
+    return per_matrix("pinv", x, [((n, m), x.dtype)], **options)[0]
 
 
 def _per_stack(x: Tiled, value: Any) -> float | Tile | None:
@@ -226,10 +214,10 @@ def _per_stack(x: Tiled, value: Any) -> float | Tile | None:
 
 @in_f32
 @asked
-@in_memory
 def matrix_rank(x: T, /, *, rtol: Any = None) -> T:
     """**Collective.** How many singular values are larger than ``rtol`` times the largest."""
     check_matrices("matrix_rank", x)
+    check_alike("matrix_rank", x, rtol)
     values = svdvals(x)
     if values.shape[-1] == 0:
         return reductions.count_nonzero(values, axis=-1)

@@ -19,13 +19,19 @@ from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.elementwise.in_f32 import in_f32
 from redist.pgas.kinds import float_limits, number_kind, promote
 from redist.pgas.linalg import tall_qr
-from redist.pgas.linalg.matrices import check_matrices, make_whole, refuse_together, run_together
+from redist.pgas.linalg.matrices import (
+    check_matrices,
+    functions_of,
+    make_whole,
+    refuse_together,
+    run_together,
+)
 from redist.pgas.memory import SHARED_FROM, as_tile
 from redist.pgas.products.contract import contract
 from redist.pgas.shapes.permute import expand_dims, squeeze
 from redist.pgas.tiles.arguments import check_arrays
 from redist.pgas.tiles.arranging import asked
-from redist.pgas.tiles.devices import in_memory
+from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
@@ -38,7 +44,6 @@ WHOLE_BYTES = 2**26
 
 @in_f32
 @asked
-@in_memory
 def solve(x1: T, x2: T, /) -> T:
     """**Collective.** ``x`` of ``x1 x = x2``; a vector ``x2`` (one dim) or a stack of matrices.
 
@@ -47,6 +52,7 @@ def solve(x1: T, x2: T, /) -> T:
     """
     check_arrays("solve", x2)
     check_matrices("solve", x1, square=True)
+    check_alike("solve", x1, x2)
     vector = x2.ndim == 1
     if x2.shape[0 if vector else -2] != x1.shape[-1]:
         raise ArgumentError(f"cannot solve shapes {x1.shape} and {x2.shape}: the rows differ")
@@ -78,8 +84,14 @@ def solve(x1: T, x2: T, /) -> T:
     t = ArrayType(a.mesh, dtype_of(dtype), shape, (*lead, (), *(() if vector else (columns,))))
     tile_a: Any = a.tile
     tile_b: Any = b.tile
-    tile = run_together("solve", a, np.linalg.solve, tile_a, tile_b)
+    tile = run_together("solve", a, _solve, tile_a, tile_b)
     return a.new(t, None if tile is None else as_tile(tile, dtype))
+
+
+def _solve(a: Tile, b: Tile) -> Tile:
+    """**Local.** Solve equations of tiles."""
+    made: Tile = functions_of(a).solve(a, b)
+    return made
 
 
 def is_large(x: Tiled) -> bool:
@@ -101,7 +113,6 @@ def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> 
 
 @in_f32
 @asked
-@in_memory
 def lstsq(a: T, b: T, /) -> T:
     """**Collective.** The ``x`` that makes ``a x - b`` smallest, for a tall ``a`` of full rank.
 
@@ -109,6 +120,7 @@ def lstsq(a: T, b: T, /) -> T:
     """
     check_arrays("lstsq", b)
     check_matrices("lstsq", a)
+    check_alike("lstsq", a, b)
     m, n = a.shape[-2:]
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != m or m < n:
         raise ArgumentError(
@@ -179,8 +191,8 @@ class _Solving:
         q, r = tall_qr.qr(self.a.new(panel, tile))
         part = None
         if work is not None:
-            part = np.zeros((end - start, work.shape[1]), self.a.dtype)
-            np.matmul(q.tile.conj().T, work[:, end:], out=part[:, end:])
+            part = np.zeros_like(work, shape=(end - start, work.shape[1]))
+            part[:, end:] = q.tile.conj().T @ work[:, end:]
         rows = self._sum_on_all(part, (end - start, self.n + self.sides))
         self.diagonal.append(r.tile)
         if work is None or rows is None or triangle is None or y is None:
@@ -196,13 +208,13 @@ class _Solving:
         part = None
         lo, hi = self._own(start, end)
         if triangle is not None and y is not None:
-            part = np.zeros((end - start, self.sides), self.a.dtype)
+            part = np.zeros_like(y, shape=(end - start, self.sides))
             first = max(self.low, end) - self.low
             part -= triangle[start:end, first:] @ y[first:]
             part[lo - start : hi - start] += y[lo - self.low : hi - self.low]
         rows = self._sum_on_all(part, (end - start, self.sides))
         if rows is not None and y is not None:
-            found = np.linalg.solve(self.diagonal[start // PANEL], rows)
+            found = _solve(self.diagonal[start // PANEL], rows)
             y[lo - self.low : hi - self.low] = found[lo - start : hi - start]
 
     def _own(self, start: int, end: int) -> tuple[int, int]:
@@ -226,7 +238,7 @@ class _Solving:
             )
         if self.diagonal and self.diagonal[0] is not None:
             size = np.abs(np.concatenate([np.diagonal(r) for r in self.diagonal]))
-            singular = not size.min() > float_limits(size.dtype).eps * size.max()
+            singular = not bool(size.min() > float(float_limits(size.dtype).eps) * size.max())
         else:
             singular = False
         refuse_together("solve", self.a, singular)

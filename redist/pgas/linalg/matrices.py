@@ -18,6 +18,8 @@ from redist.pgas.tiles.layouts import dtype_of, free_dims
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
+from redist.runtime.copies.gpu_arrays import is_cupy_array
+from redist.runtime.cuda import matrices
 from redist.runtime.ranks.collectives import least_available
 from redist.text.units import format_bytes
 
@@ -26,7 +28,6 @@ LARGEST_BYTES = 2**28
 WORK_MATRICES = 12
 """This many square matrices are the most that a decomposition of one takes: singular values with both sides
 take the matrix, both sides, and 8 of workspace."""
-Function = Callable[..., Any]
 R = TypeVar("R")
 
 
@@ -101,16 +102,20 @@ def refuse_together(name: str, x: Tiled, bad: bool) -> None:
         )
 
 
+def functions_of(tile: Any) -> Any:
+    """**Local.** Functions of matrices by NumPy's names: NumPy's, or those of a tile on a GPU."""
+    return matrices if is_cupy_array(tile) else np.linalg
+
+
 def per_matrix(
-    name: str, function: Function, x: T, ends: Sequence[tuple[tuple[int, ...], Any]]
+    name: str, x: T, ends: Sequence[tuple[tuple[int, ...], Any]], **options: Any
 ) -> list[T]:
-    """**Collective.** Apply ``function`` to the matrices of a stack.
+    """**Collective.** Apply NumPy's function of this name to the matrices of a stack.
 
     ``ends`` says for each result the dims behind those of the stack, and the dtype.
     """
     x = make_whole(name, x)
-    tile = x.tile
-    found = run_together(name, x, _run, function, tile)
+    found = run_together(name, x, _run, name, x.tile, options)
     return [
         x.new(
             _type(x, shape, dtype), None if found is None else _as_result(found[i], x, shape, dtype)
@@ -131,9 +136,9 @@ def identity_like(x: Tiled) -> Any:
     return make(x.shape, x.dtype, fill, t, comm=x.comm, device=kind_of(x))
 
 
-def _run(function: Function, tile: Tile | None) -> Sequence[Any]:
-    out = function(tile)
-    return out if isinstance(out, tuple) else (out,)
+def _run(name: str, tile: Tile, options: dict[str, Any]) -> Sequence[Any]:
+    out = getattr(functions_of(tile), name)(tile, **options)
+    return out if isinstance(out, (tuple, list)) else (out,)
 
 
 def _type(x: Tiled, shape: tuple[int, ...], dtype: Any) -> ArrayType:

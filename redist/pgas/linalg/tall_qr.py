@@ -58,8 +58,7 @@ def qr(x: Tiled) -> tuple[Any, Any]:
     r_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-2], k, n), (*t.dims[:-2], (), ()))
     if x.tile is None or q is None or factors is None:
         return x.new(q_type, None), x.new(r_type, None)
-    rows = np.concatenate([np.arange(i * some, i * some + h) for i, h in enumerate(held.tolist())])
-    q2, r_all = np.linalg.qr(factors[..., rows, :])
+    q2, r_all = np.linalg.qr(_rows_held(factors, some, held.tolist()))
     mine = tile_index(t, x.comm.rank)[-2]
     first = int(held[:mine].sum())
     part = q2[..., first : first + int(held[mine]), :]
@@ -79,3 +78,11 @@ def _all_factors(x: Tiled, r: Tile | None, some: int) -> Tile | None:
         tile[...] = 0
         tile[..., : r.shape[-2], :] = r
     return move(x.new(source, tile), source.with_dims((*t.dims[:-2], (), ()))).tile
+
+
+def _rows_held(factors: Tile, some: int, held: list[int]) -> Tile:
+    """The first rows of each R factor: of ``some``, those that its tile has."""
+    if all(n == some for n in held):
+        return factors
+    parts = [factors[..., i * some : i * some + n, :] for i, n in enumerate(held)]
+    return np.concatenate(parts, axis=-2)

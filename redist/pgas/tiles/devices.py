@@ -1,15 +1,13 @@
-"""Devices of tiles: their names, copies between memory and GPU, and work done in memory instead.
+"""Devices of tiles: their names, and copies between memory and GPU.
 
-What has no rule for tiles on a GPU is marked by :func:`in_memory`: its operands are copied to memory, the
-work is done there, and its results are copied back. What cannot even do that is refused by name.
+What has no rule for tiles on a GPU is done on copies in memory, and its results are copied back. A trace
+lists these copies.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +19,6 @@ from redist.pgas.watch.seam import CopiedRows, traffic
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import current_gpu, gpu_count, gpu_of, to_host
 from redist.text.call_site import calling_line
-
-F = TypeVar("F", bound=Callable[..., Any])
-SAID = "Arrays on GPUs are copied to memory for it, and its results back."
-"""Ends the docstring of every function that does so."""
 
 
 def is_gpu(device: Any) -> bool:
@@ -119,10 +113,16 @@ def to_device(x: T, device: Any) -> T:
 
 
 def copy_to_host(thing: Any) -> Any:
-    """**Local.** Copy arrays on a GPU to memory, also those in tuples, lists, dicts and slices."""
+    """**Local.** Copy arrays on a GPU to memory, for work that is not done there, and note it for a trace.
+
+    Also those in tuples, lists, dicts and slices.
+    """
 
     def copy(one: Any) -> Any:
         if isinstance(one, Tiled):
+            tile = tile_in(one) if one.memory.on_device and not one.memory.is_ghost else None
+            if tile is not None:
+                traffic().note(calling_line(), CopiedRows(1, tile.nbytes))
             return to_device(one, "cpu")
         return to_host(one) if is_device(one) else one
 
@@ -132,24 +132,3 @@ def copy_to_host(thing: Any) -> Any:
 def copy_to_gpu(thing: Any) -> Any:
     """**Local.** Copy arrays in memory to the GPU, also those in tuples of results."""
     return mapped(thing, lambda one: to_device(one, "cuda") if isinstance(one, Tiled) else one)
-
-
-def in_memory(function: F) -> F:
-    """Let a function work on copies in memory if it is given arrays on GPUs; its results go back."""
-    what = function.__name__
-
-    @wraps(function)
-    def anywhere(*args: Any, **options: Any) -> Any:
-        for one in (*args, *options.values()) if options else args:
-            if isinstance(one, Tiled) and one.memory.on_device:
-                break
-        else:
-            return function(*args, **options)
-        check_alike(what, *args, *options.values())
-        given = (tile_in(one) for one in (*args, *options.values()) if isinstance(one, Tiled))
-        n_bytes = sum(tile.nbytes for tile in given if tile is not None)
-        traffic().note(calling_line(), CopiedRows(1, n_bytes))
-        return copy_to_gpu(function(*copy_to_host(args), **copy_to_host(options)))
-
-    anywhere.__doc__ = f"{function.__doc__ or ''} {SAID}"
-    return anywhere  # type: ignore[return-value]

@@ -198,7 +198,7 @@ class Trace:
         self.visits: dict[Line, VisitCounts] = {}
         """By line: visits to the tiles of all ranks."""
         self.copied: dict[Line, CopiedRows] = {}
-        """By line: rows on a GPU that were copied to memory, because the work has no loops for GPUs."""
+        """By line: what was copied from a GPU to memory, because the work is not done on GPUs."""
         self.spared: list[SparedMove] = []
         self._counts: dict[type, dict[Line, Any]] = {
             FarRead: self.reads, VisitCounts: self.visits, CopiedRows: self.copied

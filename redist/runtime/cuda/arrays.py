@@ -125,6 +125,19 @@ def filled_on_device(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -
     return out
 
 
+def indices_beside(array: Any, start: int, stop: int) -> Any:
+    """**Local.** Whole numbers in a row, as a new array where another lies.
+
+    >>> indices_beside(np.zeros(1), 2, 5)
+    array([2, 3, 4])
+    """
+    if not is_device(array):
+        return np.arange(start, stop)
+    import cupy
+
+    return cupy.arange(start, stop)
+
+
 def fill_with(array: Any, value: Any) -> None:
     """**Local.** Write one value everywhere, to the bit: CuPy alone makes 0.0 of -0.0."""
     one = np.asarray(value, array.dtype)
