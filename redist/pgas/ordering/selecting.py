@@ -20,7 +20,8 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.pgas.kinds import number_kind
 from redist.pgas.ordering.lines import sorted_lines
-from redist.pgas.ordering.sorting import MOST_GROWTH, find_splitters, holders_of_rows, values_at
+from redist.pgas.ordering.sorting import MOST_GROWTH, holders_of_rows
+from redist.pgas.ordering.splitters import find_splitters, values_at
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room

@@ -16,7 +16,7 @@ import redist
 from redist import ArrayType, Mesh, pgas
 from redist.pgas.global_array import Array
 from redist.pgas.ordering import searching as search
-from redist.pgas.ordering.sorting import MANY
+from redist.pgas.ordering.splitters import MANY
 from redist.pgas.tiles.layouts import dtype_of
 from tests.programs.pgas.layouts import layouts, meshes
 from tests.programs.pgas.rounds import names_of
