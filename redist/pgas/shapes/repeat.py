@@ -19,6 +19,7 @@ from redist.pgas.tiles.layouts import (
     Dims,
     Shape,
     default_dims,
+    dtype_of,
     make_type,
     meet,
     operand_type,
@@ -28,6 +29,9 @@ from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.select import idle_parts, new_tile, place_axes
 from redist.pgas.tiles.tiled import T, Tiled
+from redist.pgas.watch.seam import traffic
+from redist.runtime.cuda.loops import functions_for
+from redist.runtime.elements.by_position import rounds_of
 
 
 @asked
@@ -123,19 +127,50 @@ def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
         raise IndexKeyError(f"there is no dim {axis}: the array has {x.ndim}")
     dim, n = axis % x.ndim, x.shape[axis]
     if isinstance(repeats, Tiled):
+        check_alike("repeat", x, repeats)
+        if repeats.memory.on_device and repeats.size > 1:
+            _check_counts(repeats, n)
+            return dispatch.get(x, (*(slice(None),) * dim, _listed_on_gpu(repeats)))
         repeats = gather_small(resolve_pending(copy_to_host(repeats)))
     counts = np.asarray(repeats)
-    if number_kind(counts.dtype) not in "iu":
-        raise ArgumentTypeError(f"cannot repeat {counts.dtype} times: use integers")
+    _check_counts(counts, n)
     if counts.size and int(counts.min()) < 0:
-        raise ArgumentError("cannot repeat less than 0 times")
-    if counts.ndim > 1 or (counts.ndim == 1 and counts.size not in (1, n)):
-        raise ArgumentError(f"cannot repeat {n} elements by counts of shape {counts.shape}")
+        raise ArgumentError(NEGATIVE)
     if counts.size != 1:
         which = np.repeat(np.arange(n), counts)
         return dispatch.get(x, (*(slice(None),) * dim, which))
     times = int(counts.reshape(-1)[0])
     return _times(x, {dim: times}, behind=True)
+
+
+NEGATIVE = "cannot repeat less than 0 times"
+
+
+def _check_counts(counts: Any, n: int) -> None:
+    """Raise if these cannot be how often each of ``n`` elements is repeated."""
+    if number_kind(counts.dtype) not in "iu":
+        raise ArgumentTypeError(f"cannot repeat {counts.dtype} times: use integers")
+    if counts.ndim > 1 or (counts.ndim == 1 and counts.size not in (1, n)):
+        raise ArgumentError(f"cannot repeat {n} elements by counts of shape {counts.shape}")
+
+
+def _listed_on_gpu(counts: T) -> T:
+    """**Collective.** Which element is at each place once they are repeated, whole on every GPU."""
+    traffic().require_data("a repetition by an array", "its size depends on values")
+    counts = resolve_pending(counts)
+    whole = make_type(counts.mesh, counts.type.dtype, counts.shape, ((),))
+    own = move(counts, whole).tile
+    wrong = own is not None and int(own.min()) < 0
+    total = 0 if own is None or wrong else int(own.sum())
+    total, wrong = rounds_of(counts.comm, total, wrong, 1)  # the same on all ranks that have it
+    if wrong:
+        raise ArgumentError(NEGATIVE)
+    t = make_type(counts.mesh, dtype_of(np.dtype(np.int64)), (total,), ((),))
+    if own is None:
+        return counts.new(t, None)
+    ends = np.cumsum(own, dtype=np.int64)
+    numbers = functions_for(own).arange(total)
+    return counts.new(t, np.searchsorted(ends, numbers, side="right"))
 
 
 @asked

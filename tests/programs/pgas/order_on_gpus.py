@@ -149,6 +149,7 @@ OF_ARRAYS: dict[str, Callable[..., Any]] = {
     "sort of columns": lambda m, a, g: m.sort(g, axis=0),
     "argsort of columns": lambda m, a, g: m.argsort(g, axis=0),
     "nonzero of two": lambda m, a, g: m.nonzero(g > 1)[1],
+    "repeat": lambda m, a, g: m.repeat(g, moved_here(m, PLACES[:60] % 4), axis=0),
     "flip": lambda m, a, g: m.flip(a),
     "every third": lambda m, a, g: a[1:-2:3],
     "reshape": lambda m, a, g: m.reshape(g, (50, 60)),
