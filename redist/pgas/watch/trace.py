@@ -198,7 +198,8 @@ class Trace:
         self.visits: dict[Line, VisitCounts] = {}
         """By line: visits to the tiles of all ranks."""
         self.copied: dict[Line, CopiedRows] = {}
-        """By line: what was copied from a GPU to memory, because the work is not done on GPUs."""
+        """By line: what was copied from a GPU to memory, because the work is not done on GPUs. Samples of a
+        sort, by which ranks agree where to cut, and counts are not among it."""
         self.spared: list[SparedMove] = []
         self._counts: dict[type, dict[Line, Any]] = {
             FarRead: self.reads, VisitCounts: self.visits, CopiedRows: self.copied
