@@ -69,7 +69,8 @@ def _kept(x: Tiled, mask: Any, dim: int) -> tuple[Tile | None, list[int]]:
         if which is None:
             _compress(x.tile, keep, dim, tile)
         else:
-            x.tile.take(which, axis=dim, out=tile)
+            raw = x.type.dtype.raw
+            raw(x.tile).take(which, axis=dim, out=raw(tile))
     return tile, counts
 
 
@@ -177,9 +178,8 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
             return
         assert values.tile is not None
         where = _own_mask(a, mask)
-        a.tile[(slice(None),) * (mask.dims[0] if mask.dims else 0) + (where,)] = (
-            values.tile.reshape(())
-        )
+        to, one = map(a.type.dtype.raw, (a.tile, values.tile))
+        to[(slice(None),) * (mask.dims[0] if mask.dims else 0) + (where,)] = one.reshape(())
         return
     if not mask.dims:
         if len(items) - 1 != a.ndim or not whole:

@@ -168,7 +168,9 @@ def _take_along(x: T, items: Sequence[Item], item: AtIndices) -> T:
     if all(isinstance(one, NewDim) or _stays(x, one) for one in kept):
         out = x.new(t, new_tile(x, t))
         if x.tile is not None and out.tile is not None:
-            _take(x.tile[tuple(_own_part(x, one) for one in kept)], flat, at, out.tile)
+            part = x.tile[tuple(_own_part(x, one) for one in kept)]
+            raw = x.type.dtype.raw if x.memory.on_device else lambda tile: tile
+            _take(raw(part), flat, at, raw(out.tile))
     else:
         out = select(x, t, [_link(x, t, to, one, flat) for to, one in enumerate(kept)])
     if indices.ndim == 1:

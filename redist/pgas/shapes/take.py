@@ -97,4 +97,7 @@ def _taken_along(x: Tiled, indices: Tiled, dim: int) -> tuple[Tile | None, int]:
     if x.tile is None or own is None:
         return None, 0
     known = own if x.memory.on_device else in_bounds(own, dim, n)  # CuPy counts from the end itself
-    return np.take_along_axis(x.tile, known, dim), 0
+    if not x.memory.on_device:
+        return np.take_along_axis(x.tile, known, dim), 0
+    taken: Tile = np.take_along_axis(x.type.dtype.raw(x.tile), known, dim)
+    return taken.view(x.tile.dtype), 0

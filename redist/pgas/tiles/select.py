@@ -72,6 +72,8 @@ def _carry(
     if room is None:
         room = staging_room(x, most)
     ends = _view(local, of), _view(out.tile, to)
+    if x.memory.on_device:  # CuPy does not know all dtypes in all that it does
+        ends = x.type.dtype.raw(ends[0]), x.type.dtype.raw(ends[1])
     received = traffic().select(x.comm, *sides, *ends, room, x.memory.on_device)
     return out.tile, received
 
