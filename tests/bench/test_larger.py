@@ -121,7 +121,7 @@ for module in (on_device, casts, fuse):  # one after another: kernels are looked
 fuse.run_rows = lambda *args: None
 decoder.by_torch = lambda q, k, v, learns=False: decoder.attention(q, k, v, rows=16)
 found = decoder_race.measure(
-    ["link", "lora"], [1, 64, 160, 4, 2, 64], [2, 24], 1, ["torch", "plain", "accelerate"], [0.25]
+    ["link", "lora"], [1, 64, 160, 4, 2, 64], [2, 24], 1, ["torch", "plain", "accelerate"], [(0.25, 1)]
 )
 print(json.dumps(found))
 """

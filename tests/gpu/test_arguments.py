@@ -25,8 +25,9 @@ class Tile:
     def __init__(self, address: int, shape: tuple[int, ...] = (2, 4), dtype: str = "f4") -> None:
         self.data = SimpleNamespace(ptr=address)
         self.shape, self.dtype, self.size = shape, np.dtype(dtype), int(np.prod(shape))
+        self.nbytes = self.size * self.dtype.itemsize
         self.strides = (self.dtype.itemsize * shape[1], self.dtype.itemsize)
-        self.device, self.flags = SimpleNamespace(id=0), SimpleNamespace()
+        self.device, self.flags = SimpleNamespace(id=0), SimpleNamespace(c_contiguous=True)
 
 
 @pytest.fixture
