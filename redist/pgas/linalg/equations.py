@@ -39,7 +39,7 @@ from redist.pgas.watch.seam import traffic
 from redist.runtime.ranks.collectives import all_fit
 
 WHOLE_BYTES = 2**26
-"""A matrix that is to be solved may be whole on every rank up to this size."""
+"""A matrix that is to be solved may be whole on every rank of several up to this size."""
 
 
 @in_f32
@@ -48,7 +48,8 @@ def solve(x1: T, x2: T, /) -> T:
     """**Collective.** ``x`` of ``x1 x = x2``; a vector ``x2`` (one dim) or a stack of matrices.
 
     The matrices are whole on their ranks (a stack is spread); right sides stay cut by columns. One
-    matrix of more than 64 MiB, or more than the memory limit has room for, stays cut by rows.
+    matrix of more than 64 MiB on several ranks, or more than the memory limit has room for, stays cut by
+    rows.
     """
     check_arrays("solve", x2)
     check_matrices("solve", x1, square=True)
@@ -97,8 +98,10 @@ def _solve(a: Tile, b: Tile) -> Tile:
 def is_large(x: Tiled) -> bool:
     """**Collective** under a memory limit. Whether a matrix should not be whole on every rank."""
     size = x.size * x.dtype.itemsize
-    if size > WHOLE_BYTES or x.memory.limit_bytes is None or size < SHARED_FROM:
-        return size > WHOLE_BYTES
+    if size > WHOLE_BYTES and x.mesh.n_devices > 1:
+        return True
+    if x.memory.limit_bytes is None or size < SHARED_FROM:
+        return False
     return not all_fit(x.comm, 2 * size <= x.memory.limit_bytes - x.memory.live_bytes)
 
 

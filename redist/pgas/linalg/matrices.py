@@ -24,7 +24,7 @@ from redist.runtime.ranks.collectives import least_available
 from redist.text.units import format_bytes
 
 LARGEST_BYTES = 2**28
-"""A matrix that must be whole on a rank may be so large."""
+"""A matrix that must be whole on each of several ranks may be so large."""
 WORK_MATRICES = 12
 """This many square matrices are the most that a decomposition of one takes: singular values with both sides
 take the matrix, both sides, and 8 of workspace."""
@@ -53,7 +53,7 @@ def make_whole(name: str, x: T) -> T:
     x = resolve_pending(x)
     inner = frozenset({x.ndim - 2, x.ndim - 1})
     size = x.shape[-1] * x.shape[-2] * x.dtype.itemsize
-    if size > LARGEST_BYTES:
+    if size > LARGEST_BYTES and x.mesh.n_devices > 1:
         raise RequestError(
             f"cannot use {x.type} in {name}: a matrix of {format_bytes(size)} would be whole on a rank, the "
             f"limit is {format_bytes(LARGEST_BYTES)}; only norms, solve and inv of one matrix, and qr, "

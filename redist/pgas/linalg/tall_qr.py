@@ -52,10 +52,16 @@ def qr(x: Tiled) -> tuple[Any, Any]:
     require_room(x, "factor", 3 * t.tile_bytes)  # LAPACK works in a copy, and Q is made twice
     if x.tile is not None:
         q, r = np.linalg.qr(x.tile)
-    factors = _all_factors(x, r, some)
-    held = np.minimum(np.diff(t.cut(-2).edges()), n)  # rows of R that every tile has
     q_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-1], k), (*t.dims[:-1], ()))
     r_type = ArrayType(t.mesh, t.dtype, (*t.shape[:-2], k, n), (*t.dims[:-2], (), ()))
+    if t.cuts[-2] == 1:  # R is whole
+        if x.tile is None or r is None:
+            return x.new(q_type, None), x.new(r_type, None)
+        out = x.memory.empty((*x.tile.shape[:-1], k), x.dtype, q_type.tile_bytes)
+        out[...] = q
+        return x.new(q_type, out), x.new(r_type, x.memory.contiguous(r))
+    factors = _all_factors(x, r, some)
+    held = np.minimum(np.diff(t.cut(-2).edges()), n)  # rows of R that every tile has
     if x.tile is None or q is None or factors is None:
         return x.new(q_type, None), x.new(r_type, None)
     q2, r_all = np.linalg.qr(_rows_held(factors, some, held.tolist()))
