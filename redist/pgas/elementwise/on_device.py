@@ -16,9 +16,11 @@ from redist.pgas.elementwise.standard_limits import floor_divide
 from redist.pgas.kinds import F32, is_half, number_kind
 from redist.pgas.memory import DEVICE, TileMemory
 from redist.pgas.tiles.tiled import Tile
+from redist.pgas.watch.seam import CopiedRows, traffic
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import filled_on_device
 from redist.runtime.cuda.elements import ITEMS, ElementStep, can_fuse, run_steps
+from redist.text.call_site import calling_line
 
 COMPLEX = {
     "absolute", "add", "conj", "conjugate", "cos", "divide", "equal", "exp", "imag", "isfinite",
@@ -165,6 +167,8 @@ def _in_memory(name: str, tiles: Sequence[Any]) -> bool:
 
 
 def _compute_in_memory(function: Callable[..., Any], tiles: Sequence[Any]) -> Tile:
+    n_bytes = sum(one.nbytes for one in tiles if is_device(one))
+    traffic().note(calling_line(), CopiedRows(1, n_bytes))
     return DEVICE.asarray(function(*(DEVICE.host(one) if is_device(one) else one for one in tiles)))
 
 

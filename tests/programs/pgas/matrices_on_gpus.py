@@ -19,7 +19,7 @@ import redist
 from redist.errors import MatrixError, RequestError
 from redist.pgas.fft import functions
 from redist.pgas.kinds import dtype_asked
-from redist.pgas.linalg import decompositions, equations
+from redist.pgas.linalg import decompositions, equations, matrices
 from tests.fakes import numpy_cupy
 from tests.programs.pgas.drawing import xp
 from tests.programs.pgas.numpy_on_gpus import timed
@@ -202,6 +202,49 @@ def large() -> str | None:
     return None
 
 
+def whole() -> str | None:
+    """One rank has the matrix whole and takes it so, of any size; several say that it is too large."""
+    values, sides = operand("h", (), "f8"), operand("b", (), "f8")
+    a, b = on_gpu(values), on_gpu(sides)
+    by_panels = mock.patch.object(equations, "solve_by_panels", side_effect=AssertionError)
+    with (
+        mock.patch.object(matrices, "LARGEST_BYTES", 0),
+        mock.patch.object(equations, "WHOLE_BYTES", 0),
+    ):
+        if MPI.COMM_WORLD.size == 1:
+            with by_panels:
+                found = differs(xp.linalg.solve(a, b), np.linalg.solve(values, sides), 1e-10)
+            return found or differs(xp.linalg.cholesky(a), np.linalg.cholesky(values), 1e-10)
+        try:
+            xp.linalg.cholesky(a)
+        except RequestError:
+            return None
+    return "no error for a matrix that is too large"
+
+
+def halos() -> str | None:
+    """What tiles reach of their neighbours, along one dim and along two."""
+    values = np.random.default_rng(5).normal(size=(12, 9))
+    around = np.pad(values, 1, "wrap")
+    COPIED[0] = 0
+    for halo, want in (
+        ({0: 1}, around[2:, 1:-1] - around[:-2, 1:-1]),
+        ({0: 1, 1: 1}, around[2:, 2:] - around[:-2, :-2]),
+    ):
+        two = len(halo) == 2
+
+        def apart(t: Any, two: bool = two) -> Any:
+            return t[2:, 2:] - t[:-2, :-2] if two else t[2:] - t[:-2]
+
+        got = xp.map_tiles(apart, on_gpu(values), halo=halo, edges="wrap")
+        if COPIED[0]:
+            return f"{halo}: {COPIED[0]} bytes were copied to memory"
+        if wrong := differs(got, want, 1e-12):
+            return f"{halo}: {wrong}"
+        COPIED[0] = 0
+    return None
+
+
 def refused(call: Callable[[], Any]) -> str | None:
     """None where this rank is told that a matrix is refused."""
     try:
@@ -355,17 +398,23 @@ def mixed() -> str | None:
     return differs(got, np.linalg.pinv(values, rtol=rtols), 1e-10)
 
 
-def without_eig() -> str | None:
-    """Where CuPy has no ``eig``, the trace names the line that copied."""
-    values = operand("s", (STACK,), "f8")
-    with mock.patch.object(decompositions, "has_eig", return_value=False), redist.trace() as t:
-        got = xp.linalg.eigvals(on_gpu(values))
-    copied = sum(one.copied_bytes for one in t.copied.values())
-    total = MPI.COMM_WORLD.allreduce(copied)
-    want = np.sum(np.linalg.eigvals(values), axis=-1)
-    if wrong := differs(xp.sum(got, axis=-1), want, 1e-10):
-        return wrong
-    return None if total == values.nbytes else f"{total} bytes were copied, not {values.nbytes}"
+def told() -> str | None:
+    """The trace has what is copied: where CuPy has no ``eig``, or another function of complex numbers."""
+    values = operand("s", (STACK,), "c16")
+    x = on_gpu(values)
+    for name, call in (
+        ("eigvals", lambda m, a: m.sum(m.linalg.eigvals(a), axis=-1)),
+        ("arctan", lambda m, a: m.atan(a)),
+    ):
+        with mock.patch.object(decompositions, "has_eig", return_value=False), redist.trace() as t:
+            got = call(xp, x)
+        copied = sum(one.copied_bytes for one in t.copied.values())
+        total = MPI.COMM_WORLD.allreduce(copied)
+        if wrong := differs(got, call(np, values), 1e-10):
+            return f"{name}: {wrong}"
+        if total != values.nbytes:
+            return f"{name}: {total} bytes were copied, not {values.nbytes}"
+    return None
 
 
 def transforms() -> str | None:
@@ -433,7 +482,19 @@ def count_copies() -> None:
     cupy.asnumpy = counted
 
 
-OTHERS = (large, errors, unknown, empty, halves, in_programs, mixed, without_eig, transforms)
+OTHERS = (
+    large,
+    whole,
+    halos,
+    errors,
+    unknown,
+    empty,
+    halves,
+    in_programs,
+    mixed,
+    told,
+    transforms,
+)
 CHECKS = (*CALLS, *(one.__name__ for one in OTHERS))
 
 
