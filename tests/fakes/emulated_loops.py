@@ -72,6 +72,8 @@ static void launch(void (*loop)(A...), const uint64_t *words, unsigned blocks, u
     operator delete[](ROOM, std::align_val_t(16));
 }
 """
+BEFORE: list[Any] = [lambda: None]
+"""Does what was put off before a loop."""
 FOLDER = Path(tempfile.gettempdir()) / f"redist-loops-{os.getuid()}"
 
 
@@ -123,7 +125,8 @@ class Loop:
         self.max_dynamic_shared_size_bytes = 48 * 1024
 
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
-        """Run it."""
+        """Run it, once all is done that was started before."""
+        BEFORE[0]()
         assert shared_mem <= self.max_dynamic_shared_size_bytes
         words = np.zeros(max(1, len(args)), np.uint64)
         for i, one in enumerate(args):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -23,11 +24,31 @@ MISSING = {"vector_norm", "unravel_index"}
 
 PLACE: list[Any] = [lambda values: values]
 """What says where new arrays lie."""
+KNOWN = {"shape", "strides", "dtype", "ndim", "size", "nbytes", "itemsize"}
+"""What is known of an array before its values are there."""
+PUT_OFF: list[bool] = []
+"""Whether copies from array to array are put off until somebody looks at values, or waits for the stream."""
+_LATE = threading.local()
 LENT = [0, 0]
 """Bytes of all arrays of the pretended GPU, and the most that they were."""
 
 COPIED = [0]
 """Bytes that were copied to memory."""
+
+
+def late() -> list[Any]:
+    """What this thread has put off."""
+    if not hasattr(_LATE, "work"):
+        _LATE.work = []
+    found: list[Any] = _LATE.work
+    return found
+
+
+def go_on() -> None:
+    """Do what this thread has put off."""
+    work = late()
+    while work:
+        work.pop(0)()
 
 
 class ndarray(NDArrayOperatorsMixin):
@@ -43,14 +64,20 @@ class ndarray(NDArrayOperatorsMixin):
             values, base = array_at(memptr.ptr, values, strides, np.dtype(base)), memptr
         elif base is None:
             values = PLACE[0](np.asarray(values))
-        self.values, self.base = np.asarray(values), base
+        self._at, self.base = np.asarray(values), base
         self.device = SimpleNamespace(id=0)
-        self._lent = self.values.nbytes if base is None else 0
+        self._lent = self._at.nbytes if base is None else 0
         LENT[0] += self._lent
         LENT[1] = max(LENT)
 
     def __del__(self) -> None:
         LENT[0] -= self._lent
+
+    @property
+    def values(self) -> Any:
+        """What is there once all is done that was put off."""
+        go_on()
+        return self._at
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -59,12 +86,12 @@ class ndarray(NDArrayOperatorsMixin):
     @property
     def data(self) -> Any:
         """Where it lies."""
-        return SimpleNamespace(ptr=self.values.__array_interface__["data"][0])
+        return SimpleNamespace(ptr=self._at.__array_interface__["data"][0])
 
     @property
     def flags(self) -> Any:
         """Without one that says whether it can be written."""
-        flags = self.values.flags
+        flags = self._at.flags
         return SimpleNamespace(c_contiguous=flags.c_contiguous, f_contiguous=flags.f_contiguous)
 
     def __array__(self, *args: Any, **options: Any) -> Any:
@@ -101,16 +128,24 @@ class ndarray(NDArrayOperatorsMixin):
         return out if out is None else ndarray(out, args[0] if _views(out, given[0]) else None)
 
     def __getitem__(self, key: Any) -> ndarray:
-        out = self.values[_opened(key)]
+        out = self._at[_opened(key)]
+        if not _views(out, self._at):
+            out = self.values[_opened(key)]
         return ndarray(
-            out, (self if self.base is None else self.base) if _views(out, self.values) else None
+            out, (self if self.base is None else self.base) if _views(out, self._at) else None
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.values[_opened(key)] = _values(value)
+        there = self._at[_opened(key)]
+        if PUT_OFF and isinstance(value, ndarray) and _views(there, self._at):
+            given = value._at
+            np.broadcast_to(given, there.shape)  # errors come at once
+            late().append(lambda: np.copyto(there, given, casting="unsafe"))
+        else:
+            self.values[_opened(key)] = _values(value)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.values, name)
+        found = getattr(self._at if name in KNOWN else self.values, name)
         if not callable(found) or name in ("dtype", "item", "tolist"):
             whole = self if self.base is None else self.base
             return ndarray(found, whole) if isinstance(found, np.ndarray) else found
@@ -209,7 +244,8 @@ class Stream:
         pass
 
     def synchronize(self) -> None:
-        """Nothing is put off."""
+        """Do what was put off."""
+        go_on()
 
     def wait_event(self, event: Any) -> None:
         """It has come."""

@@ -1,7 +1,8 @@
 """A CuPy made of NumPy whose memory other ranks open, as CUDA IPC lets them.
 
 Every array lies in memory that processes of the node share; nobody opens memory of their own. Ranks are on
-as many GPUs as it is said.
+as many GPUs as it is said. Copies from array to array are put off until somebody looks at values: a rank that
+does not wait for its stream before it meets the others shows them old ones, or reads new ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from redist.runtime.cuda.kernels.rounds import CudaCopyList
 from redist.runtime.cuda.transports import ipc, opened_memory
 from redist.runtime.cuda.transports.opened_memory import OpenedMemory
 from redist.runtime.shm.segments import Handle, attach, find, shared_empty
-from tests.fakes import numpy_cupy
+from tests.fakes import emulated_loops, numpy_cupy
 
 OPENED: dict[int, Any] = {}
 """Memory of others that is open here, by address."""
@@ -76,14 +77,27 @@ def close_memory(address: int) -> None:
 
 def copy(to: int, of: int, n_bytes: int, kind: int, stream: int) -> None:
     """A copy by the driver, counted."""
+    numpy_cupy.go_on()
     ctypes.memmove(to, of, n_bytes)
     COPIED[0] += n_bytes
+
+
+def bind(moves: CudaCopyList, bases: Any, stream: int = 0) -> list[Any]:
+    """Copies of a list, on the host."""
+
+    def start() -> None:
+        numpy_cupy.go_on()
+        CopyList.of(moves.moves).run(bases)
+
+    return [start]
 
 
 def install(gpus: int = 1, opens: bool = True) -> None:
     """Stand for CuPy in this process; ranks share so many GPUs, and open each other's memory or cannot."""
     numpy_cupy.install()
     numpy_cupy.PLACE[0] = placed
+    numpy_cupy.PUT_OFF[:] = [True]
+    emulated_loops.BEFORE[0] = numpy_cupy.go_on
     comm = MPI.COMM_WORLD
     gpu = b"gpu %d" % (comm.rank * gpus // comm.size)
     cupy: Any = sys.modules["cupy"]
@@ -100,10 +114,8 @@ def install(gpus: int = 1, opens: bool = True) -> None:
     replaced: list[tuple[Any, str, Any]] = [
         (opened_memory, "place_of", place_of),
         (ipc, "can_open", lambda world: why),
-        (CudaCopyList, "bind", lambda moves, bases, stream=0: [
-            lambda: CopyList.of(moves.moves).run(bases)
-        ]),
-    ]  # fmt: skip
+        (CudaCopyList, "bind", bind),
+    ]
     for owner, name, thing in replaced:
         assert hasattr(owner, name)
         setattr(owner, name, thing)

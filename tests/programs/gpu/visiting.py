@@ -16,7 +16,7 @@ from mpi4py import MPI
 import redist
 from redist import pgas
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.arrays import to_host
+from redist.runtime.cuda.arrays import to_device, to_host
 from redist.spmd import Rows, Visits
 from tests.fakes import opened_cupy
 from tests.programs.together import main, run_named
@@ -90,12 +90,13 @@ def tiles_are_those_of_the_visit() -> str | None:
     rows = rows_of(np.zeros((4 * SIZE, 2)))
     visits = Visits(rows, keep_bytes=0, node_size=ASKED.node_size)
     own: Any = rows.local
+    wrong = None
     for turn in range(VISITS):
-        own[...] = float(turn)
-        for first, tile in visits:
+        own[...] = to_device(np.full(own.shape, float(turn)))
+        for first, tile in visits:  # to the end, whatever is wrong
             if not (to_host(tile) == turn).all():
-                return f"visit {turn}: rows from {first} are {to_host(tile)}"
-    return None
+                wrong = wrong or f"visit {turn}: rows from {first} are {to_host(tile)}"
+    return wrong
 
 
 CHECKS = {
