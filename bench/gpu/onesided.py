@@ -179,12 +179,12 @@ def _blocks(comm: MPI.Intracomm, row_mib: int, named: int) -> list[Case]:
 def _rows(comm: MPI.Intracomm, row_mib: int, named: int) -> list[Case]:
     """A large row of the last rank, and every second element of it, beside a copy of as many bytes."""
     width = row_mib * 2**18
-    whole = pgas.arange(comm.size * width, dtype="f4", type="{x}")
+    whole = pgas.arange(comm.size * width, dtype="i4", type="{x}")
     pair = whole, whole.to_device("cuda")
     for a in pair:
         a.fence()
     start = (comm.size - 1) * width
-    want = np.arange(start, start + width, dtype="f4")
+    want = np.arange(start, start + width, dtype="i4")
 
     def case(name: str, step: int) -> Case:
         return Case(

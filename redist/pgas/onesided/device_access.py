@@ -83,7 +83,7 @@ class DeviceAccess(ArrayAccess):
                     f"cannot put {values.dtype} of a GPU into {self.type}: give values of the host"
                 )
             data: Any = DEVICE.empty(shape, self.values_dtype, n_bytes)
-            data[...] = DEVICE.asarray(values)
+            data[...] = values
         else:
             data = np.empty(shape, self.dtype)
             data[...] = values

@@ -48,6 +48,7 @@ from redist.pgas.onesided.epochs import begin
 from redist.pgas.onesided.index_selection import select
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.cuda.arrays import as_device
 from redist.runtime.ranks.tokens import EpochEvent
 
 
@@ -83,7 +84,7 @@ def put(a: Tiled, index: Any, values: Any) -> None:
     ``values`` broadcast and are cast as NumPy does it, and may be changed after the call.
     """
     space = _open(a, "put into")
-    _refuse_global(a, "put", values)
+    values = _own_kind(a, "put", values)
     space.write(select(index, space.shape), values, "replace")
 
 
@@ -94,7 +95,7 @@ def accumulate(a: Tiled, index: Any, values: Any, op: str = "sum") -> None:
     dtype first, and refused where NumPy's ``a[index] += values`` would refuse them.
     """
     space = _open(a, "accumulate into")
-    _refuse_global(a, "accumulate", values)
+    values = _own_kind(a, "accumulate", values)
     if op not in NAMES:
         raise RequestError(f"cannot accumulate by {op!r}: known are {', '.join(NAMES)}")
     if op != "replace":
@@ -124,12 +125,20 @@ def _space(a: Tiled) -> ArrayAccess:
     return space
 
 
-def _refuse_global(a: Tiled, verb: str, values: Any) -> None:
+def _own_kind(a: Tiled, verb: str, values: Any) -> Any:
+    """Values as they are; those of a GPU as an array of CuPy. Refuse what one rank alone cannot write."""
     if isinstance(values, Tiled):
         raise ArgumentTypeError(
             f"cannot {verb} the global array {values.type} into {a.type}: one rank alone has no other "
             "rank's values; write a.gather() for all of it, or a.local for this rank's tile"
         )
+    if not is_device(values):
+        return values
+    if not a.memory.on_device:
+        raise ArgumentTypeError(
+            f"cannot {verb} values of a GPU into {a.type}: it lies in memory; give cupy.asnumpy(values)"
+        )
+    return as_device(values)
 
 
 def _refuse(a: Tiled, why: str) -> NoReturn:

@@ -141,8 +141,8 @@ FORMS: dict[str, tuple[str, str, str, str]] = {
     "b": ("a | b", "a & b", "a | b", "a & b"),
     "i": ("(Item)((u64)a + (u64)b)", "(Item)((u64)a * (u64)b)", "a >= b ? a : b", "a <= b ? a : b"),
     "f": ("a + b", "a * b", "largest(a, b)", "least(a, b)"),
-    "h": ("half(real_of(a) + real_of(b))", "half(real_of(a) * real_of(b))",
-          "half(largest(real_of(a), real_of(b)))", "half(least(real_of(a), real_of(b)))"),
+    "h": ("as_half(real_of(a) + real_of(b))", "as_half(real_of(a) * real_of(b))",
+          "as_half(largest(real_of(a), real_of(b)))", "as_half(least(real_of(a), real_of(b)))"),
     "c": ("Item{a.x + b.x, a.y + b.y}", "Item{a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}",
           "is_nan(a) || at_least(a, b) ? a : b", "is_nan(a) || at_least(b, a) ? a : b"),
 }  # fmt: skip
@@ -156,7 +156,7 @@ static __device__ __forceinline__ bool at_least(Item a, Item b)
 }
 """
 HALF = """
-static __device__ __forceinline__ Item half(float x)
+static __device__ __forceinline__ Item as_half(float x)
 {
     Item to;
     put(to, x);

@@ -80,6 +80,9 @@ def wrong_calls(comm: MPI.Comm) -> Iterator[tuple[str, str | None]]:
     yield "the epoch went on", None if good else f"{a.get(slice(2))}"
     a.fence()
     if on_gpu():
+        host, given = pgas.arange(3, comm=MPI.COMM_SELF), to_device(np.ones(1))
+        with host.epoch():
+            yield "of a GPU", says(error_of(lambda: host.put(0, given)), TypeError, "asnumpy")
         return  # arrays of a GPU can be written, always
     fixed = pgas.asarray(np.arange(4.0))
     if fixed.local is not None and comm.rank == 0:
