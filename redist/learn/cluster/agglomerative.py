@@ -18,12 +18,14 @@ from sklearn.metrics import DistanceMetric
 from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import TREE_METRICS, cut_tree, fit_context, single_linkage_label
-from redist.learn.given import take_rows
+from redist.learn.given import FLOATS, take_rows
+from redist.learn.kernels.cuda.columns import column_means
 from redist.learn.kernels.steps import pair_sums
 from redist.learn.near.nearest_chain import distance_columns, merge_all
 from redist.learn.near.spanning_tree import spanning_tree
 from redist.learn.over_ranks import ClustersRows, OverRanks
 from redist.learn.working import working
+from redist.runtime.cuda.loops import functions_for
 from redist.spmd import ExactGrid, Rows, all_rows, cut_like, is_global, largest, total_of, whole_of
 from redist.text.progress import phase, stage
 
@@ -189,7 +191,8 @@ class FeatureAgglomeration(OverRanks, sklearn.cluster.FeatureAgglomeration):  # 
         model.transform(x)                                      # global, dim 0 cut as x
 
     Distances of columns, ``2 d^2`` numbers, are added up over ranks once and exactly; merges are SciPy's, on
-    every rank alike. Other metrics than Euclidean and Manhattan, and ``connectivity``, gather the rows.
+    every rank alike. Rows on GPUs are compared and pooled there, by other functions than the mean in memory.
+    Other metrics than Euclidean and Manhattan, and ``connectivity``, gather the rows.
     """
 
     _per_row = ()
@@ -199,7 +202,7 @@ class FeatureAgglomeration(OverRanks, sklearn.cluster.FeatureAgglomeration):  # 
         """**Collective over** the communicator of ``X``. Merge the columns of ``X``."""
         if self.connectivity is not None or self.metric not in (*SQUARED, *PLAIN):
             return self._fit_whole(X)
-        rows = take_rows(self, X, dtype="numeric", order=None, ensure_min_features=2)
+        rows = take_rows(self, X, on_gpu=True, dtype="numeric", order=None, ensure_min_features=2)
         check_merging(self)
         rows.need("fit FeatureAgglomeration to", 8 * rows.d, 40 * rows.d * rows.d)
         stage("distances")
@@ -213,7 +216,12 @@ class FeatureAgglomeration(OverRanks, sklearn.cluster.FeatureAgglomeration):  # 
         if not is_global(X):
             return super().transform(X)
         check_is_fitted(self)
-        rows = take_rows(self, X, reset=False, dtype="numeric", order=None)
+        stays = self.pooling_func is np.mean
+        rows = take_rows(self, X, on_gpu=stays, reset=False, dtype="numeric", order=None)
+        if rows.on_gpu:
+            kept = rows.dtype in FLOATS
+            values = rows.local if kept else rows.local.astype(np.float64)
+            return rows.answer(column_means(values, self.labels_))
         if not len(rows.local):
             return rows.answer(np.empty((0, self.n_clusters_)))
         return rows.answer(np.asarray(super().transform(rows.local)))
@@ -223,14 +231,14 @@ class FeatureAgglomeration(OverRanks, sklearn.cluster.FeatureAgglomeration):  # 
         if not is_global(X):
             return super().inverse_transform(X)
         check_is_fitted(self)
-        rows = take_rows(FeatureAgglomeration(), X, dtype="numeric", order=None)
+        rows = take_rows(FeatureAgglomeration(), X, on_gpu=True, dtype="numeric", order=None)
         _, places = np.unique(self.labels_, return_inverse=True)
-        return rows.answer(rows.local[:, places])
+        return rows.answer(rows.local[:, rows.beside(places)])
 
 
 def column_distances(rows: Rows, squared: bool) -> Values:
     """**Collective.** How far each two columns are apart, in SciPy's order of pairs, on every rank."""
-    local = np.ascontiguousarray(rows.local, dtype=np.float64)
+    local = functions_for(rows.local).ascontiguousarray(rows.local, dtype=np.float64)
     most = 2 * largest(rows.comm, local)
     grid = ExactGrid.for_sum(most * most if squared else most, rows.n)
     above = np.triu_indices(rows.d, k=1)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from redist.learn.kernels.cuda import columns as columns_on_gpu
 from redist.learn.kernels.cuda import lloyd as on_gpu
 from redist.learn.kernels.library import SUFFIX, address, in_turns, library
 from redist.runtime.copies.gpu_arrays import is_device
@@ -83,8 +84,11 @@ def column_sums(rows: Values, grid: ExactGrid, squared: bool = False) -> Values:
 def pair_sums(rows: Values, grid: ExactGrid, squared: bool) -> Values:
     """**Local.** Exact sums of differences of each two columns, squared or not: ``2, d, d``.
 
-    Those above the diagonal are there; others may be.
+    Those above the diagonal are there; others may be. Rows are doubles.
     """
+    if is_device(rows):
+        found: Values = columns_on_gpu.pair_sums(rows, grid, squared)
+        return found
     c = library()
     if c is None:
         return _pair_sums(rows, grid, squared)

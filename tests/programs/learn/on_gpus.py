@@ -38,7 +38,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 STAYS = (
     "KMeans", "MiniBatchKMeans", "BisectingKMeans", "DBSCAN", "HDBSCAN", "OPTICS", "MeanShift",
-    "AffinityPropagation", "Birch", "SpectralClustering",
+    "AffinityPropagation", "Birch", "FeatureAgglomeration", "SpectralClustering",
 )  # fmt: skip
 """Estimators whose rows stay on the GPU; a trace says of the others that they are copied to memory."""
 SHAPES: tuple[tuple[int, int, Any], ...] = (

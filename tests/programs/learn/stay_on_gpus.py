@@ -24,6 +24,7 @@ from redist.learn.cluster import (
     OPTICS,
     Birch,
     BisectingKMeans,
+    FeatureAgglomeration,
     MeanShift,
     MiniBatchKMeans,
 )
@@ -113,6 +114,37 @@ def birch() -> str | None:
     same = np.allclose(hosted(far), want.transform(x), atol=1e-6) and far.device != "cpu"
     same = same and all(np.array_equal(hosted(one.labels_), known) for one in (model, want))
     return wrong or (None if same else "other distances")
+
+
+def features() -> str | None:
+    """Merges of columns, their means, and columns again, of some shapes and with ties."""
+    random = np.random.default_rng(4)
+    for n, d, dtype in (
+        (70, 5, np.float64),
+        (9, 131, np.float32),
+        (1100, 66, np.int64),
+        (2, 2, float),
+    ):
+        x = (9 * random.normal(size=(n, d))).astype(dtype)
+        there = pgas.asarray(x, type="{x}, {}").to_device("cuda")
+        for options in ({"compute_distances": True}, {"metric": "l1", "linkage": "average"}):
+            model, want = (FeatureAgglomeration(**options).fit(one) for one in (there, x))
+            made, known = model.transform(there), want.transform(x)
+            back = model.inverse_transform(made)
+            for name, one, other in (
+                ("merges", model.children_, want.children_),
+                ("labels", model.labels_, want.labels_),
+                ("distances", getattr(model, "distances_", 0), getattr(want, "distances_", 0)),
+                ("means", hosted(made), known),
+                ("columns", hosted(back), want.inverse_transform(known)),
+            ):
+                if not np.array_equal(one, other) or "cpu" in (made.device, back.device):
+                    return f"{n}, {d}, {options}: other {name}"
+        model = FeatureAgglomeration(pooling_func=np.max).fit(there)
+        want = FeatureAgglomeration(pooling_func=np.max).fit(x)
+        if not np.array_equal(hosted(model.transform(there)), want.transform(x)):
+            return f"{n}, {d}: other maxima"
+    return None
 
 
 def shifts() -> Iterator[Case]:
@@ -237,6 +269,7 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "HDBSCAN": lambda: all_of(HDBSCAN, hierarchies, "grow"),
     "OPTICS": lambda: all_of(OPTICS, orders, "grow"),
     "Birch": birch,
+    "FeatureAgglomeration": features,
     "MeanShift": lambda: all_of(MeanShift, shifts, "sum_near"),
     "in memory": elsewhere,
 }
