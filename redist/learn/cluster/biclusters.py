@@ -23,6 +23,7 @@ from redist.learn.vectors.singular_vectors import (
     logarithmic,
     random_singular_vectors,
 )
+from redist.runtime.cuda.loops import functions_for
 from redist.runtime.ranks.world import comm_or_world
 from redist.spmd import Rows, all_rows, cut_like, own_range, total_of, whole_of
 from redist.text.progress import stage
@@ -51,14 +52,15 @@ class _Biclusters(OverRanks):
         """**Collective over** the communicator of ``X``. Cluster the rows and the columns of ``X``."""
         if issparse(X):
             return self._fit_whole(X)
-        rows = take_rows(self, X, dtype=np.float64, accept_sparse="csr")
+        rows = take_rows(self, X, on_gpu=True, dtype=np.float64, accept_sparse="csr")
         self._check_parameters(rows.n)
         rows.need(f"fit {type(self).__name__} to", 24 * rows.d, 8 * rows.d * 64)
         given = self.random_state
         if given is None:
             self.random_state = one_random_state(rows.comm, None)
         try:
-            if not self._fit_rows(rows.holding(np.ascontiguousarray(rows.local))):
+            local = functions_for(rows.local).ascontiguousarray(rows.local)
+            if not self._fit_rows(rows.holding(local)):
                 return self._fit_whole(X)
         finally:
             self.random_state = given
@@ -113,8 +115,10 @@ class SpectralCoclustering(_Biclusters, sklearn.cluster.SpectralCoclustering):  
 
     A rank holds a scaled copy of its rows. Singular vectors come from the same random numbers as
     scikit-learn's, and have the same bits for every number of ranks. ``svd_method="arpack"`` finds them as
-    exactly as rounding allows, by other products than ARPACK's. Sparse matrices, and those of which a row
-    or a column adds up to 0, go to scikit-learn's own ``fit``, whole on every rank.
+    exactly as rounding allows, by other products than ARPACK's. Rows on GPUs, and their scaled copy, stay
+    there; blocks of vectors, and matrices of up to 65,536 numbers, are worked on in memory. Sparse
+    matrices, and those of which a row or a column adds up to 0, go to scikit-learn's own ``fit``, whole on
+    every rank.
     """
 
     def _fit_rows(self, rows: Rows) -> bool:
@@ -188,7 +192,7 @@ def _comm_of(X: Any) -> Any:
 
 def _all_finite(rows: Rows) -> bool:
     """**Collective.** Whether all numbers of a matrix are finite."""
-    bad = np.array([not np.isfinite(rows.local).all()], np.int8)
+    bad = np.array([not bool(np.isfinite(rows.local).all())], np.int8)
     return not total_of(rows.comm, bad, "max")[0]
 
 

@@ -7,7 +7,8 @@ is begun again from its best vectors. All of it has the same bits for every numb
 They are made of blocks of columns whose rows are cut over ranks: products, inner products, orthonormal
 columns. A block has the same bits for every number of ranks: a row's products are added up in one order
 that does not depend on the rows beside it, and inner products are exact sums. In C where it was built,
-else in NumPy, which rounds products before it adds them.
+else in NumPy, which rounds products before it adds them. Blocks lie in memory; what they are multiplied
+with may lie on a GPU, where products have the bits of C.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
+from redist.learn.kernels.cuda import columns as on_gpu
 from redist.learn.kernels.library import address, in_turns, library
+from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.ranks.world import Comm
 from redist.spmd import ExactGrid, all_rows, total_of
 
@@ -54,6 +57,9 @@ def times(rows: Values, small: Values) -> Values:
     >>> times(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0], [10.0]])).tolist()
     [[21.0], [43.0]]
     """
+    if is_device(rows):
+        found: Values = on_gpu.times(rows, small)
+        return found
     (n, m), k = rows.shape, small.shape[1]
     padded = -(-k // SIDE) * SIDE
     out = np.zeros((n, padded))
@@ -76,8 +82,8 @@ def times(rows: Values, small: Values) -> Values:
 
 def inner(comm: Comm, n: int, one: Values, other: Values) -> Values:
     """**Collective.** The inner products of the columns of two blocks of ``n`` rows, over all ranks' rows."""
-    most = np.array([np.abs(part).max(initial=0.0) for part in (one, other)])
-    bounds = total_of(comm, most, "max")
+    most = [max(float(x.max()), -float(x.min())) if x.size else 0.0 for x in (one, other)]
+    bounds = total_of(comm, np.array(most), "max")
     grid = ExactGrid.for_sum(float(bounds[0] * bounds[1]), n)
     total: Values = total_of(comm, _inner_sums(one, other, grid)).sum(axis=0)
     return total
@@ -127,6 +133,9 @@ def with_signs(comm: Comm, block: Values) -> tuple[Values, Values]:
 
 def _inner_sums(one: Values, other: Values, grid: ExactGrid) -> Values:
     """**Local.** The same of this rank's rows: coarse and fine parts."""
+    if is_device(one):
+        found: Values = on_gpu.inner_sums(one, other, grid)
+        return found
     n, a, b = len(one), one.shape[1], other.shape[1]
     sums = np.zeros((2, a, b))
     c = library()

@@ -3,7 +3,8 @@
 Those of rows come cut as the rows are, those of columns whole on every rank: with the same bits for every
 number of ranks.
 
-Matrices are scaled and shifted before, by what their rows and columns add up to.
+Matrices are scaled and shifted before, by what their rows and columns add up to. They may lie on a GPU;
+blocks of vectors are in memory.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ def balanced(rows: Rows) -> tuple[Rows, Values, Values]:
     """
     from_zero = _at_least(rows, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_rows = 1.0 / np.sqrt(from_zero.local.sum(axis=1))
+        of_rows = 1.0 / np.sqrt(_row_totals(from_zero))
         of_columns = 1.0 / np.sqrt(_column_totals(from_zero))
         of_rows, of_columns = (np.where(np.isnan(one), 0, one) for one in (of_rows, of_columns))
-        scaled = of_rows[:, None] * from_zero.local * of_columns
+        scaled = rows.beside(of_rows)[:, None] * from_zero.local
+        scaled *= rows.beside(of_columns)
     return rows.holding(scaled), of_rows, of_columns
 
 
@@ -62,8 +64,8 @@ def bistochastic(rows: Rows) -> Rows:
         most = largest(rows.comm, apart)
         if not np.isfinite(most):
             return new
-        grid = ExactGrid.for_sum(most * most * rows.d, rows.n)
-        sums = grid.sum_rows((apart * apart).sum(axis=1))
+        grid = ExactGrid.for_sum(most * most, rows.n)
+        sums = column_sums(apart, grid, squared=True)
         now = new
         if np.sqrt(total_of(rows.comm, sums).sum()) < NEAR:
             break
@@ -75,16 +77,21 @@ def logarithmic(rows: Rows) -> Rows:
     logs = np.log(_at_least(rows, 1).local)
     held = rows.holding(logs)
     of_columns = _column_totals(held)
-    of_rows = logs.mean(axis=1)[:, None]
-    average = of_columns.sum() / (rows.n * rows.d)
-    return rows.holding(logs - of_rows - of_columns / rows.n + average)
+    of_rows = rows.beside(_row_totals(held) / rows.d)[:, None]
+    average = float(of_columns.sum() / (rows.n * rows.d))
+    return rows.holding(logs - of_rows - rows.beside(of_columns / rows.n) + average)
 
 
 def _at_least(rows: Rows, least: float) -> Rows:
     """**Collective.** The matrix, raised so that no number is below the least."""
-    own = np.array([rows.local.min(initial=np.inf)])
-    found = float(total_of(rows.comm, own, "min")[0])
+    own = float(rows.local.min()) if len(rows.local) else np.inf
+    found = float(total_of(rows.comm, np.array([own]), "min")[0])
     return rows.holding(rows.local + (least - found)) if found < least else rows
+
+
+def _row_totals(rows: Rows) -> Values:
+    """**Local.** The sums of the own rows, in memory."""
+    return times(rows.local, np.ones((rows.d, 1)))[:, 0]
 
 
 def _column_totals(rows: Rows) -> Values:

@@ -39,6 +39,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 STAYS = (
     "KMeans", "MiniBatchKMeans", "BisectingKMeans", "DBSCAN", "HDBSCAN", "OPTICS", "MeanShift",
     "AffinityPropagation", "Birch", "FeatureAgglomeration", "SpectralClustering",
+    "SpectralCoclustering", "SpectralBiclustering",
 )  # fmt: skip
 """Estimators whose rows stay on the GPU; a trace says of the others that they are copied to memory."""
 SHAPES: tuple[tuple[int, int, Any], ...] = (

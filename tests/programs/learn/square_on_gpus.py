@@ -17,10 +17,16 @@ from sklearn.datasets import make_blobs
 
 import redist
 from redist import pgas
-from redist.learn.cluster import AffinityPropagation, SpectralClustering
+from redist.learn.cluster import (
+    AffinityPropagation,
+    SpectralBiclustering,
+    SpectralClustering,
+    SpectralCoclustering,
+)
 from redist.learn.cluster.affinity import similarities
 from redist.learn.kernels import messages as on_gpu
 from redist.learn.kernels.messages import Messages
+from redist.learn.vectors.eigenvectors import inner, times
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.spmd import ExactGrid, Rows, median_of_all, own_range
 from tests.fakes import numpy_cupy as standin
@@ -156,6 +162,45 @@ def spectral_clustering_stays() -> str | None:
     return None
 
 
+def biclusters_stay() -> str | None:
+    """Rows, labels and vectors of both estimators, by products with random vectors and by exact ones."""
+    rng = np.random.default_rng(7)
+    for n, d, dtype in ((400, 170, np.float64), (150, 450, np.float32), (30, 9, np.int64)):
+        place = np.add.outer(np.arange(n) * 4 // n, np.arange(d) * 3 // d) % 4
+        x = (20 * rng.uniform(size=(n, d)) + 30 * place + 1).astype(dtype)
+        x = x[rng.permutation(n)]
+        few = {"n_components": 2, "n_best": 1}
+        kinds: tuple[tuple[Any, dict[str, Any]], ...] = (
+            (SpectralCoclustering, {}), (SpectralCoclustering, {"svd_method": "arpack"}),
+            (SpectralBiclustering, few), (SpectralBiclustering, {"method": "log", **few}),
+        )  # fmt: skip
+        for kind, given in kinds:
+            options = {"n_clusters": 4, "random_state": 0, "n_init": 1, **given}
+            with redist.trace() as t:
+                found = kind(**options).fit(there(x))
+            want = kind(**options).fit(x)
+            if t.copied or not found.row_labels_.device.startswith("cuda"):
+                return f"{n}, {d}, {kind.__name__}, {options}: rows left the GPU:\n{t}"
+            if not np.array_equal(here(found.row_labels_), want.row_labels_):
+                return f"{n}, {d}, {kind.__name__}, {options}: other labels of rows"
+            if not np.array_equal(found.columns_, want.columns_):
+                return f"{n}, {d}, {kind.__name__}, {options}: other labels of columns"
+    return None
+
+
+def products_have_the_same_bits() -> str | None:
+    """Of blocks, and inner ones."""
+    rng = np.random.default_rng(2)
+    for n, d, k in ((70, 300, 5), (1, 1, 1), (0, 3, 2), (33, 9, 16)):
+        rows, small = rng.normal(size=(n, d)), rng.normal(size=(d, k))
+        tall, lies = rng.normal(size=(n, k)), to_device(rows)
+        if not np.array_equal(times(lies, small), times(rows, small)):
+            return f"{n}, {d}, {k}: other products"
+        if not np.array_equal(inner(COMM, n, lies, tall), inner(COMM, n, rows, tall)):
+            return f"{n}, {d}, {k}: other inner products"
+    return None
+
+
 def other_affinities_are_copied() -> str | None:
     x = make_blobs(40, 3, centers=3, random_state=0)[0]
     options = {"n_clusters": 3, "random_state": 0, "affinity": "nearest_neighbors"}
@@ -174,7 +219,7 @@ def other_affinities_are_copied() -> str | None:
 
 CHECKED = (
     messages_have_the_same_bits, similarities_are_the_hosts, affinity_propagation_stays,
-    spectral_clustering_stays, other_affinities_are_copied,
+    spectral_clustering_stays, biclusters_stay, products_have_the_same_bits, other_affinities_are_copied,
 )  # fmt: skip
 CHECKS = tuple(check.__name__ for check in CHECKED)
 

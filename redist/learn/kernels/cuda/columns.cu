@@ -1,4 +1,5 @@
-/* Columns of rows: how far each two are apart, added up exactly, and means of some of them. */
+/* Columns of rows: how far each two are apart, added up exactly, means of some of them, and products with blocks of
+   columns. */
 #define SIDE 4              /* columns of either side whose sums a thread holds */
 #define ACROSS 16           /* threads of a block along either side */
 #define WIDE (SIDE * ACROSS) /* columns of a block on either side */
@@ -75,6 +76,44 @@ extern "C" __global__ void column_means(const REAL *rows, i64 n, i64 d, const i6
             for (i64 at = begin; at < end; at++)
                 sum += (double)rows[p / k * d + order[at]];
             means[p] = sum / (double)(end - begin);
+        }
+    }
+}
+
+/* Rows times a block of k columns: products are fused with the additions, in the order of the columns of `rows`. */
+extern "C" __global__ void row_products(const REAL *rows, i64 n, i64 d, const REAL *block, i64 k, REAL *out)
+{
+    EACH_THREAD {
+        for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < n * k; p += (i64)gridDim.x * N_THREADS) {
+            const REAL *row = rows + p / k * d, *right = block + p % k;
+            REAL sum = 0;
+#pragma unroll 8
+            for (i64 j = 0; j < d; j++)
+                sum = fused(row[j], right[j * k], sum);
+            out[p] = sum;
+        }
+    }
+}
+
+/* Inner products of the d columns of `rows` with the k of a block: exact sums, coarse and fine: 2, d, k. */
+extern "C" __global__ void inner_products(const double *rows, i64 n, i64 d, const double *block, i64 k,
+                                 i64 stretch, double coarse, double fine, double *sums)
+{
+    const i64 parts = (n + stretch - 1) / stretch;
+    EACH_THREAD {
+        for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < d * k * parts;
+             p += (i64)gridDim.x * N_THREADS) {
+            const i64 i = p % d, j = p / d % k, begin = p / (d * k) * stretch;
+            const i64 end = begin + stretch < n ? begin + stretch : n;
+            double high = 0, low = 0;
+            for (i64 r = begin; r < end; r++) {
+                const double value = rows[r * d + i] * block[r * k + j];
+                const double part = on_grid(value, coarse);
+                high += part;
+                low += on_grid(value - part, fine);
+            }
+            atomicAdd(&sums[i * k + j], high);
+            atomicAdd(&sums[(d + i) * k + j], low);
         }
     }
 }

@@ -1,4 +1,7 @@
-"""Columns of rows on a GPU: how far each two are apart, and means of sets of them; the host's bits."""
+"""Columns of rows on a GPU, with the host's bits.
+
+How far each two are apart, means of sets of them, and products with blocks of columns.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,28 @@ def column_means(rows: Any, labels: Any) -> Any:
         lists = to_device(order.astype(np.int64)), to_device(begins.astype(np.int64))
         _run(rows, "column_means", blocks, n, d, *lists, len(sizes), means)
     return means
+
+
+def times(rows: Any, block: Any) -> Any:
+    """**Local.** Rows on a GPU times a block in memory; the product is in memory."""
+    (n, d), k = rows.shape, block.shape[1]
+    out = functions_for(rows).empty((n, k))
+    if out.size:
+        blocks = min(-(-out.size // THREADS), 64 * n_processors())
+        _run(rows, "row_products", blocks, n, d, to_device(np.ascontiguousarray(block)), k, out)
+    return to_host(out)
+
+
+def inner_sums(rows: Any, block: Any, grid: ExactGrid) -> Any:
+    """**Local.** Inner products of columns of rows on a GPU and of a block: ``2, d, k``; both in memory."""
+    (n, d), k = rows.shape, block.shape[1]
+    sums = functions_for(rows).zeros((2, d, k))
+    if n and sums.size:
+        stretch = max(16, n * d * k // (2048 * n_processors()))
+        blocks = min(-(-d * k * -(-n // stretch) // THREADS), 64 * n_processors())
+        other = to_device(np.ascontiguousarray(block))
+        _run(rows, "inner_products", blocks, n, d, other, k, stretch, *grid.steps, sums)
+    return to_host(sums)
 
 
 def _run(rows: Any, loop: str, blocks: int, *args: Any, squared: bool = True) -> None:
