@@ -19,7 +19,7 @@ from redist.errors import (
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box, box_of
 from redist.pgas import reductions
-from redist.pgas.indexing import dispatch
+from redist.pgas.indexing import dispatch, inspected
 from redist.pgas.kinds import number_kind
 from redist.pgas.memory import memory_for
 from redist.pgas.methods import Methods
@@ -41,6 +41,7 @@ from redist.runtime.ranks.world import comm_or_world
 from redist.text.extras import pickling_advice
 from redist.text.units import format_bytes
 
+BY_GLOBAL = "give it as a global array of indices, or end the program first"
 OUTSIDE_IT = "return it, and gather or write it outside"
 """What to do where a program has no values."""
 
@@ -313,11 +314,17 @@ class Array(Methods):
     def get(self, index: Any) -> Any:
         """**Local.** Read elements at a global index, wherever they lie, as NumPy's own.
 
+        **Collective** if the index is a global array of integers, or has some: then the result is a global
+        array, cut as they are, as that of ``a[index]``. A program inspects such an index once, and from then
+        on passes values alone, for as long as the index stays.
+
         Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
         values from the start of the interval; see :mod:`redist.pgas.onesided.get_put`. On a GPU what is
         read stays there: a look at one element takes a copy to the host.
         """
-        self.memory.check_tile("get elements of", self.type)
+        if inspected.names_arrays(index):
+            return inspected.get(self, index)
+        self.memory.check_tile("get elements of", self.type, BY_GLOBAL)
         return get_put.get(self, index)
 
     def put(self, index: Any, values: Any) -> None:
@@ -326,8 +333,15 @@ class Array(Methods):
         get_put.put(self, index, values)
 
     def accumulate(self, index: Any, values: Any, op: str = "sum") -> None:
-        """**Local.** Combine by sum, prod, max, min or replace at a global index, inside an epoch."""
-        self.memory.check_tile("accumulate into", self.type)
+        """**Local.** Combine by sum, prod, max, min or replace at a global index, inside an epoch.
+
+        **Collective** if the index is a global array of integers, or has some, and ``values`` one: then it is
+        done at once, and in programs too, as an epoch of its own.
+        """
+        if inspected.names_arrays(index):
+            inspected.accumulate(self, index, values, op)
+            return
+        self.memory.check_tile("accumulate into", self.type, BY_GLOBAL)
         get_put.accumulate(self, index, values, op)
 
     @left_alone

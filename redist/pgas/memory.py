@@ -143,7 +143,7 @@ class TileMemory:
     def check_values(self, what: str, t: ArrayType, instead: str = "", noted: bool = False) -> None:
         """**Local.** Refuse to read values that are not known; ``noted`` if an explanation notes the move."""
 
-    def check_tile(self, what: str, t: ArrayType) -> None:
+    def check_tile(self, what: str, t: ArrayType, instead: str = "") -> None:
         """**Local.** Refuse to reach into a tile that is not there."""
 
     def number_in(self, tile: Tile) -> Any:

@@ -6,14 +6,16 @@ such a memory, or ``on_device``, says where the others' lie.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.elements import by_index, by_position
+from redist.runtime.cuda.arrays import to_host
+from redist.runtime.elements import by_index, by_position, inspected
 from redist.runtime.elements.by_index import Side
+from redist.runtime.elements.inspected import Inspection, Passed
 from redist.runtime.ranks import collectives
 from redist.runtime.ranks.world import Comm
 
@@ -64,3 +66,35 @@ def store(
     from redist.runtime.cuda.by_position import store as to_gpus
 
     return to_gpus(comm, t, tile, rounds, n, positions, values, round_elems)
+
+
+def inspect(
+    comm: Comm, t: ArrayType, positions: Ints, width: int, every_copy: bool = False
+) -> Inspection:
+    """**Collective.** Tell ranks which elements this one asks for, and hear what they ask of it."""
+    found = inspected.inspect(comm, t, to_host(positions), width, every_copy)
+    if not is_device(positions):
+        return found
+    from redist.runtime.cuda.inspected import on_gpu
+
+    return on_gpu(found)
+
+
+def joined(several: Sequence[Inspection]) -> Inspection:
+    """**Local.** What several inspections of one array ask for, as one."""
+    if not is_device(several[0].given):
+        return inspected.joined(several)
+    from redist.runtime.cuda.inspected import joined_on_gpu
+
+    return joined_on_gpu(several)
+
+
+def read(
+    comm: Comm, t: ArrayType, found: Inspection, tile: Tile | None, outs: Sequence[Tile]
+) -> Passed:
+    """**Collective.** Fill results with the elements that an inspection is of."""
+    if not is_device(found.given):
+        return inspected.read(comm, t, found, tile, outs)
+    from redist.runtime.cuda.inspected import read as from_gpus
+
+    return from_gpus(comm, t, found, tile, outs)

@@ -74,6 +74,7 @@ ALONE = (
     "training",
     "mistakes",
     "reaching",
+    "inspected",
     "sixteen_bits",
     *PROGRAMS,
     "planned",
@@ -97,14 +98,14 @@ ON_TWO = (
 )  # fmt: skip
 """On two: what takes long, because every rank plans."""
 ON_THREE = (
-    "mistakes", "reaching", "captured", "traffic", "spmd", "segments", "sixteen_bits",
+    "mistakes", "reaching", "captured", "traffic", "spmd", "segments", "sixteen_bits", "inspected",
 )  # fmt: skip
 """And on three: what ranks must agree on, in tiles of different sizes."""
 
 PROMISES = [
     promised(1, ON_ONE),
     promised(1, tuple(one for one in ALONE if one not in ON_ONE), slow=SEVERAL),
-    promised(2, ("mistakes", "aliasing", "spill_faults", "spmd"), slow=SEVERAL),
+    promised(2, ("mistakes", "aliasing", "spill_faults", "spmd", "inspected"), slow=SEVERAL),
     promised(3, (*(one for one in ALONE if one not in ON_THREE), "spill_faults"), slow=SEVERAL),
     promised(2, ("numpy_on_gpus", "halves_on_gpus", "matrices_on_gpus")),
     promised(1, ("order_on_gpus",)),
@@ -118,6 +119,7 @@ PROMISES = [
     Job(3, tuple(Run(f"pgas.{p}", slow=SEVERAL) for p in PROGRAMS), ("REDIST_CHECK_CALLS",)),
     Job(3, (Run("pgas.spmd", slow=SEVERAL),), ("REDIST_PURE",)),
     promised(3, ("traffic",), "--messages"),
+    promised(4, ("inspected",), "--messages"),
     promised(
         4,
         (

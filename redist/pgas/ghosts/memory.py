@@ -59,9 +59,9 @@ class GhostMemory(TileMemory):
                 f"program runs; {instead}"
             )
 
-    def check_tile(self, what: str, t: ArrayType) -> None:
+    def check_tile(self, what: str, t: ArrayType, instead: str = END_IT) -> None:
         """**Local.** Refuse: one rank's tiles and indices are not part of a program."""
-        raise CaptureError(f"cannot {what} {t} in a program ({calling_line()}): {END_IT}")
+        raise CaptureError(f"cannot {what} {t} in a program ({calling_line()}): {instead}")
 
     def number_in(self, tile: Tile) -> Any:
         """**Local.** A number that is made up, for an explanation."""

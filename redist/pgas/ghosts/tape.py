@@ -35,6 +35,8 @@ class TaskKind(Enum):
     """**Collective.** Brings an array to another type."""
     EXCHANGE = auto()
     """**Collective.** Passes elements between ranks without a plan."""
+    INSPECT = auto()
+    """**Collective.** Ranks tell each other which elements they ask for: the lists depend on indices only."""
     BATCH = auto()
     """**Collective.** Several moves as one operation; gives all their tiles."""
     START = auto()
@@ -43,7 +45,7 @@ class TaskKind(Enum):
     """Waits for a move that was begun."""
 
 
-COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.BATCH)
+COLLECTIVE = (TaskKind.MOVE, TaskKind.EXCHANGE, TaskKind.INSPECT, TaskKind.BATCH)
 """What all ranks must do in one order, as captured."""
 MOVING = (TaskKind.MOVE, TaskKind.BATCH, TaskKind.START)
 """What brings arrays to other types."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NoReturn
+
+import numpy as np
 
 from redist.errors import CaptureError
 from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.ghost import Ghost
+from redist.pgas.ghosts.indices import why_not_fixed
 from redist.pgas.ghosts.memory import GhostMemory
 from redist.pgas.ghosts.stand_ins import pretend
 from redist.pgas.ghosts.tape import MoveOf, Ref, Tape, TaskKind
@@ -29,10 +32,12 @@ from redist.pgas.watch.seam import (
     is_watched,
     traffic,
 )
+from redist.runtime.elements.inspected import Inspection
 from redist.runtime.ranks.world import Comm
 from redist.runtime.transfer import Transfer
 from redist.text.call_site import Line, calling_line, standing_at
 
+ANEW = "write a[index], which asks in every call"
 FROM_OUTSIDE = "it is not part of the program; give it as an argument"
 
 
@@ -95,10 +100,36 @@ class Exchanger:
     line: Line
     expected_bytes: Callable[[], int]
 
+    def told(self, name: Callable[[int], Hashable]) -> Hashable:
+        """**Local.** What is exchanged of which values, if these have such names: equal for equal results."""
+
+        def of(thing: Any) -> Hashable:
+            if isinstance(thing, Ref):
+                return "value", name(thing.number)
+            if type(thing) in (tuple, list):
+                return tuple(map(of, thing))
+            if isinstance(thing, np.ndarray):
+                return str(thing.dtype), thing.shape, thing.tobytes()
+            if is_dataclass(thing) and not isinstance(thing, (type, ArrayType)):
+                own = (of(getattr(thing, one.name)) for one in fields(thing))
+                return (type(thing).__name__, *own)
+            if isinstance(thing, (int, str, range, ArrayType)):
+                return thing
+            return type(thing).__qualname__
+
+        return self.exchange, of(self.args)
+
     def __call__(self, *tiles: Tile) -> Any:
         """**Collective.** What the work gives."""
-        values = dict(zip(self.numbers, tiles, strict=True))
-        args = restored(self.args, values)
+        return self.run(self.values(tiles))
+
+    def values(self, tiles: Sequence[Any]) -> tuple[Any, ...]:
+        """**Local.** What the work is given, for the values that it is called with."""
+        found: tuple[Any, ...] = restored(self.args, dict(zip(self.numbers, tiles, strict=True)))
+        return found
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        """**Collective.** What the work gives for these arguments, at the line that has it."""
         if not is_watched():
             return traffic().perform(self.exchange, self.work, args)
         with standing_at(self.line):
@@ -113,7 +144,7 @@ class GhostTraffic(WrappedTraffic):
         self.tape = tape
         refuse: Any = self._refuse
         self.select = self.fetch = self.store = self.exchange = self.tell_all = refuse
-        self.pass_rows = self.halo = refuse
+        self.pass_rows = self.halo = self.inspect = self.read = self.combine = refuse
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
@@ -177,10 +208,11 @@ class GhostTraffic(WrappedTraffic):
         into: Any = None,
     ) -> R:
         """Note the exchange: its work is done when the program runs."""
-        ghosts: list[Ghost] = []
-        given = tuple(stored(one, ghosts) for one in args)
+        found: list[Ghost | Ref] = []
+        given = tuple(stored(one, found) for one in args)
+        ghosts = [one for one in found if isinstance(one, Ghost)]
         reads = [one.root for one in ghosts]
-        numbers = tuple(one.number for one in ghosts)
+        numbers = tuple(one.number for one in found)
         exchanger = Exchanger(exchange, work, given, numbers, calling_line(), expected_bytes)
         refs = [Ref(number) for number in numbers]
         if into is not None:
@@ -190,6 +222,15 @@ class GhostTraffic(WrappedTraffic):
         if instead is None:
             self._refuse()
         model: Any = instead()
+        if isinstance(model, Inspection):
+            why = why_not_fixed(self.tape, numbers)
+            if why:
+                self.tape.refuse(
+                    f"{why}; ranks tell each other once which elements they ask for, {ANEW}"
+                )
+            number = self.tape.new_value()
+            self.tape.record(TaskKind.INSPECT, exchanger, refs, {}, number, reads)
+            return Ref(number)  # type: ignore[return-value]
         several = isinstance(model, (tuple, list))
         made = None if model is None or several else model.__class__(model.like, self.tape)
         number = self.tape.new_value() if made is None else made.number
@@ -222,22 +263,22 @@ def _kind(memory: TileMemory) -> type[Ghost]:
     return memory.ghost_kind if isinstance(memory, GhostMemory) else Ghost
 
 
-def stored(thing: Any, ghosts: list[Ghost]) -> Any:
-    """The same structure with references to arrays and tiles, whose ghosts are found."""
+def stored(thing: Any, found: list[Ghost | Ref]) -> Any:
+    """The same structure with references to arrays, tiles and other values, which are found."""
 
     def change(one: Any) -> Any:
-        if isinstance(one, Ghost):
-            ghosts.append(one)
+        if isinstance(one, (Ghost, Ref)):
+            found.append(one)
             return Ref(one.number)
         tile: Any = one.tile
         if tile is not None and not isinstance(tile, Ghost):
             raise CaptureError(f"cannot use {one.type} ({calling_line()}): {FROM_OUTSIDE}")
         if tile is not None:
-            ghosts.append(tile)
+            found.append(tile)
         number = None if tile is None else tile.number
         return ArrayRef(one.type, one.comm, number, one.memory.on_device)
 
-    return replaced(thing, (Ghost, Tiled), change, init=False)
+    return replaced(thing, (Ghost, Ref, Tiled), change, init=False)
 
 
 def restored(thing: Any, tiles: Mapping[int, Any]) -> Any:

@@ -13,13 +13,14 @@ from redist.errors import IndexKeyError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, box_of
 from redist.pgas.indexing.keys import AtIndex, AtIndices, InRange, Item, NewDim, out_of_bounds
-from redist.pgas.memory import TileMemory, as_tile
+from redist.pgas.memory import TileMemory, as_tile, memory_for
 from redist.pgas.tiles.layouts import Shape, dtype_of, make_type, operand_type
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import idle_parts, place_axes
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.cuda.loops import functions_for
 from redist.runtime.elements.by_position import rounds_of
+from redist.runtime.ranks.world import Comm
 
 INT = np.dtype(np.int64)
 
@@ -103,20 +104,21 @@ class Chosen:
             elif isinstance(item, AtIndices):
                 found[item.dim] = IndexTile(_own_indices(x, item.indices, indexed))
         sources = tuple(found[i] for i in range(x.ndim))
-        return Chosen(t, x.shape, sizes, start, sources, end, x.memory)
+        memory = memory_for(x.memory.on_device)  # a program chooses when it runs
+        return Chosen(t, x.shape, sizes, start, sources, end, memory)
 
     def round_bytes(self, x: Tiled, n: int) -> int:
         """What a round of this many elements takes: lists of numbers, and the values twice."""
         return n * (8 * (7 + len(self.sizes)) + 2 * x.dtype.itemsize)
 
-    def agree(self, x: Tiled, n: int, round_elems: int) -> int:
+    def agree(self, comm: Comm, n: int, round_elems: int) -> int:
         """**Collective.** Agree on the rounds that ranks need; raise on all if an index is outside."""
         wrong = False
         for size, source in zip(self.shape, self.sources, strict=True):
             if isinstance(source, IndexTile) and source.tile.size:
                 low, high = int(source.tile.min()), int(source.tile.max())
                 wrong = wrong or low < -size or high >= size
-        rounds, wrong = rounds_of(x.comm, n, wrong, round_elems)
+        rounds, wrong = rounds_of(comm, n, wrong, round_elems)
         if wrong:
             raise IndexKeyError(f"an index is out of bounds for an array of shape {self.shape}")
         return rounds

@@ -44,10 +44,14 @@ def get(x: T, items: Sequence[Item]) -> T:
     ints = [item for item in items if isinstance(item, AtIndex)]
     if len(many) == 1 and not ints and _is_taken_along(x, items, many[0]):
         return _along_one(x, items, many[0])
-    chosen = Chosen.of(x, items)
+    return fetch(x, Chosen.of(x, items))
+
+
+def fetch(x: T, chosen: Chosen) -> T:
+    """**Collective.** Take elements in rounds: ranks say in each which ones they ask for."""
     out = x.new(chosen.type, new_tile(x, chosen.type))
     if chosen.type.global_elems == 0:
-        chosen.agree(x, 0, 1)
+        chosen.agree(x.comm, 0, 1)
         return out
     exchange = ElementExchange("fetch", x.type, out.type)
     traffic().perform(exchange, _fetch, (x, out, chosen), lambda: out.tile, into=out)
@@ -74,7 +78,7 @@ def _fetch(x: Tiled, out: Tiled, chosen: Chosen) -> tuple[Tile | None, int]:
     n = 0 if out.tile is None else out.tile.size
     local, room = contiguous_tile(x, chosen.round_bytes(x, round_elems(x)))
     elems = max(1, room // chosen.round_bytes(x, 1))
-    rounds = chosen.agree(x, n, elems)
+    rounds = chosen.agree(x.comm, n, elems)
     flat = x.memory.empty((0,), x.dtype, 0) if out.tile is None else out.tile.reshape(-1)
     received = traffic().fetch(x.comm, x.type, local, rounds, chosen.positions, flat, elems)
     return out.tile, received
@@ -102,7 +106,7 @@ def _store(a: Tiled, values: Tiled, chosen: Chosen) -> tuple[None, int]:
     marks = MARK_BYTES * a.tile.size if a.memory.on_device and a.tile is not None else 0
     room = staging_room(a, chosen.round_bytes(a, round_elems(a)), marks)
     elems = max(1, room // chosen.round_bytes(a, 1))
-    rounds = chosen.agree(a, n, elems)
+    rounds = chosen.agree(a.comm, n, elems)
     if t.global_elems == 0:
         return None, 0
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from redist.layout.array_type import ArrayType
+from redist.pgas.indexing.inspected import OPS
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
 from redist.pgas.onesided.index_selection import TileSelection
@@ -122,13 +123,6 @@ class FarBlocks:
         self._kept, self._ahead = [], {}
 
 
-OPS: dict[str, np.ufunc | None] = {
-    "replace": None,
-    "sum": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
 NAMES = tuple(OPS)
 REFER_FROM = 4096
 """Values from this many bytes on stay where they were put, for owners on the same node to read."""

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from redist.errors import ArgumentTypeError
+from redist.pgas.indexing.inspected import OPS
 from redist.pgas.kinds import is_stored, tile_dtype
 from redist.pgas.memory import DEVICE, TileMemory
 from redist.pgas.onesided.address_space import (
     NAMES,
-    OPS,
     ArrayAccess,
     kept_shape,
 )

@@ -15,7 +15,7 @@ and timeline are views of it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,8 @@ class Compiled(ABC):
             return plan_move(source, target, self.comm, None)
 
         types = [array.type for array in self.arrays(given)]
-        return graph_of(self.name, self.captured, types, plan, *self.fates())
+        lists = lists_in_words(self.tidied)
+        return graph_of(self.name, self.captured, types, plan, *self.fates(), lists)
 
     def plan(self, given: Sequence[Tiled]) -> ProgramPlan:
         """**Collective.** Its layouts as a value."""
@@ -102,6 +103,7 @@ def graph_of(
     plan: Planner,
     fates: Sequence[str] = (),
     figures: dict[str, int] | None = None,
+    lists: Mapping[int, str] | None = None,
 ) -> ProgramGraph:
     """**Local.** The graph of a capture, as this rank sees it; ``types`` are those of its arguments."""
     needs, arguments, makers = _dependencies(captured)
@@ -109,7 +111,8 @@ def graph_of(
     said = iter(fates)
     for task in captured.tasks:
         if isinstance(task.function, Exchanger):
-            moves.setdefault(task.node, []).append(_exchange(task.function))
+            fate = "" if task.out is None or not lists else lists.get(task.out, "")
+            moves.setdefault(task.node, []).append(_exchange(task.function, fate))
         for move in task.moves:
             fate = next(said, "") if task.kind is TaskKind.MOVE else "with others"
             moves.setdefault(task.node, []).append(_move(move, plan, fate))
@@ -165,6 +168,24 @@ def _move(move: MoveOf, plan: Planner, fate: str) -> GraphMove:
     return GraphMove(*ends, steps, found.received_bytes, found.time_ps, fate)
 
 
-def _exchange(exchanger: Exchanger) -> GraphMove:
+def _exchange(exchanger: Exchanger, fate: str) -> GraphMove:
     what, source, target = exchanger.exchange
-    return GraphMove(str(source), str(target), what, exchanger.expected_bytes(), 0, "")
+    return GraphMove(str(source), str(target), what, exchanger.expected_bytes(), 0, fate)
+
+
+def lists_in_words(tidied: Tidied) -> dict[int, str]:
+    """**Local.** What becomes of each inspection, by the value that it gives."""
+    left = {task.out: made for task, made in tidied.lists.items()}
+    there = {task.out for task in tidied.tasks}
+    said: dict[int, str] = {}
+    for task in tidied.captured.tasks:
+        if task.kind is not TaskKind.INSPECT or task.out is None:
+            continue
+        if task.out in left:
+            names = " and ".join(f"argument {at}" for at in left[task.out].arguments)
+            stay = f"while {names} stays" if names else "for all calls"
+            said[task.out] = f"inspected once, {stay}"
+        else:
+            again = task.out in there
+            said[task.out] = "inspected in every call" if again else "made once, with an equal one"
+    return said

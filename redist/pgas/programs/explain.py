@@ -18,7 +18,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.programs.capture import Capture, capture
 from redist.pgas.programs.compiled import graph_of
 from redist.pgas.programs.outside import find_outside
-from redist.pgas.programs.passes.tidy import share_equal
+from redist.pgas.programs.passes.tidy import MADE_ONCE, share_equal
 from redist.pgas.programs.planning.plan_calls import ProgramCosts
 from redist.pgas.programs.planning.plan_program import decide_layouts, make_program_plan, types_of
 from redist.pgas.programs.planning.recorder import CallRecorder
@@ -100,10 +100,11 @@ def _graph(
         return synthesize(source, target, topology=topology)
 
     _, firsts = share_equal(captured.tasks, sorted(captured.kept), captured.roots)
-    moves = [task for task in captured.tasks if task.kind is TaskKind.MOVE]
+    moves = [task for task in captured.tasks if task.kind in MADE_ONCE]
     fates = [
         "" if first == number else f"made once, for call {moves[first].node}"
         for number, first in enumerate(firsts)
+        if moves[number].kind is TaskKind.MOVE
     ]
     return graph_of(name, captured, types, plan, fates)
 

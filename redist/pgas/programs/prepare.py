@@ -12,16 +12,19 @@ from redist.pgas.ghosts.traffic import TileMover
 from redist.pgas.programs.capture import Capture, common_classes, most_of, same_or_unknown, union_of
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.passes.fuse import fuse_elements
+from redist.pgas.programs.passes.inspections import MadeOf, kept_lists, needed_for
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.order import (
+    ReadTogether,
     begins_early,
     join_moves,
     needed_before,
+    read_sources,
     ready_gaps,
     start_early,
 )
 from redist.pgas.programs.passes.replay import RecordedRun, Replay, record_runs, write_replay
-from redist.pgas.programs.passes.tidy import drop_dead, needed_moves, share_equal
+from redist.pgas.programs.passes.tidy import MADE_ONCE, drop_dead, needed_moves, share_equal
 from redist.pgas.watch.seam import SparedMove
 from redist.runtime.ranks.world import Comm
 from redist.runtime.redistribute import prepare as prepare_transfer
@@ -69,6 +72,7 @@ class Ready:
     outputs: tuple[int, ...]
     copies: Mapping[Task, int]
     """Those of the program before it was put in order."""
+    lists: Mapping[Task, MadeOf]
     short_replay: Replay | None
     fates: Fates
     figures: dict[str, int]
@@ -81,15 +85,14 @@ class Tidied:
     captured: Capture
     shared: tuple[Task, ...]
     firsts: tuple[int, ...]
-    """For every captured move, the first that it equals."""
+    """For every captured move and inspection, the first that it equals."""
     tasks: tuple[Task, ...]
     copies: Mapping[Task, int]
     """Moves whose results are kept from one call to the next, and the argument that each moves."""
-
-    @property
-    def repeated(self) -> list[Task]:
-        """The tasks of a call that finds all copies kept."""
-        return [task for task in self.tasks if task not in self.copies]
+    lists: Mapping[Task, MadeOf]
+    """Inspections whose lists are kept, and what their indices are made of."""
+    repeated: tuple[Task, ...]
+    """The tasks of a call that finds all copies and lists kept."""
 
 
 def tidy_up(
@@ -109,8 +112,16 @@ def tidy_up(
     else:
         tasks = fuse_elements(tasks, kept, roots, captured.shapes, captured.dtypes)
     found = _kept_moves(tasks, captured, comm) if cache else {}
+    lists = kept_lists(tasks, captured, comm) if cache else {}
+    repeated = list(tasks)
+    if lists:  # what was only for them is needed no more
+        left = [task for task in tasks if task not in lists]
+        needed = union_of(comm, needed_moves(left, kept, roots, live))
+        repeated = drop_dead(left, kept, roots, live, needed)
+        found = {task: at for task, at in found.items() if task in repeated}
     copies = {task: at for task, at in found.items() if steady is None or at in steady}
-    return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks), copies)
+    again = tuple(task for task in repeated if task not in copies)
+    return Tidied(captured, tuple(shared), tuple(firsts), tuple(tasks), copies, lists, again)
 
 
 def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
@@ -118,19 +129,20 @@ def prepare(tidied: Tidied, comm: Comm, options: ProgramOptions) -> Ready:
     captured, shared, firsts = tidied.captured, tidied.shared, tidied.firsts
     kept, roots = sorted(captured.kept), captured.roots
     tasks, copies = tidied.tasks, tidied.copies
-    values = tuple(task.out for task in copies if task.out is not None)
+    values = tuple(task.out for task in (*copies, *tidied.lists) if task.out is not None)
     outputs = tuple(dict.fromkeys((*kept, *values)))
     ordered = _put_in_order(tasks, outputs, captured, comm, options)
     judge(captured.tasks, ordered, captured.inputs, outputs, roots)
     replay = write_replay(ordered, captured.inputs, outputs)
     short = None
-    if copies:
+    if values:
         fewer = _put_in_order(tidied.repeated, kept, captured, comm, options)
-        judge(captured.tasks, fewer, captured.inputs, kept, roots, [*copies])
+        before = needed_for(tasks, {*copies, *tidied.lists})
+        judge(captured.tasks, fewer, captured.inputs, kept, roots, before)
         short = write_replay(fewer, [*captured.inputs, *values], tuple(kept))
     figures = _figures(captured, shared, tasks, ordered, len(copies))
     fates = fates_of(captured, firsts, tasks, ordered, values)
-    return Ready(tuple(ordered), replay, outputs, copies, short, fates, figures)
+    return Ready(tuple(ordered), replay, outputs, copies, tidied.lists, short, fates, figures)
 
 
 def fates_of(
@@ -141,7 +153,7 @@ def fates_of(
     copied: Sequence[int],
 ) -> Fates:
     """**Local.** What became of every captured move."""
-    moves = [task for task in captured.tasks if task.kind is TaskKind.MOVE]
+    moves = [task for task in captured.tasks if task.kind in MADE_ONCE]
     left = {task.out for task in tasks}
     begun = {task.out for task in ordered if task.kind is TaskKind.WAIT}
     single = {task.out for task in ordered if task.kind is TaskKind.MOVE}
@@ -149,6 +161,8 @@ def fates_of(
     spared: list[SparedMove] = []
     kept: list[SparedMove] = []
     for task, first in zip(moves, (moves[number] for number in firsts), strict=True):
+        if task.kind is TaskKind.INSPECT:
+            continue
         (move,) = task.moves
         here = captured.nodes[task.node].line, move.source, move.target
         if first is not task:
@@ -177,7 +191,9 @@ def _put_in_order(
     """**Collective.** Join moves, prepare them, begin those early that are worth it; record kernels."""
     roots = captured.roots
     next_value = captured.next_value
-    joined = join_moves(tasks, roots, most_of(comm, needed_before(tasks, roots)), next_value)
+    needed = most_of(comm, needed_before(tasks, roots))
+    sources = same_or_unknown(comm, read_sources(tasks))
+    joined = join_moves(tasks, roots, needed, next_value, sources)
     joined = with_transfers(joined)
     gaps = most_of(comm, ready_gaps(joined, roots))
     early = begins_early(joined, comm, options.prefetch)
@@ -200,6 +216,8 @@ def _figures(
         return sum(task.kind is kind for task in some)
 
     moves = [count(some, TaskKind.MOVE) for some in (captured.tasks, shared, tasks)]
+    inspected = count(tasks, TaskKind.INSPECT)
+    read = sum(isinstance(task.function, ReadTogether) for task in ordered)
     return {
         "nodes": len(captured.nodes),
         "captured tasks": len(captured.tasks),
@@ -214,6 +232,7 @@ def _figures(
         "kept": n_copies,
         "in blocks": sum(isinstance(task.function, BlockedJoin) for task in ordered),
         "recorded": sum(isinstance(task.function, RecordedRun) for task in ordered),
+        **({"inspected": inspected, "read together": read} if inspected else {}),
     }
 
 

@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 
 from redist.errors import TransferError
-from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import Task
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.programs.capture import Capture, most_of, union_of
 from redist.pgas.programs.compiled import Compiled, LaidOut
 from redist.pgas.programs.handing_over import hand_over
+from redist.pgas.programs.keeping import (
+    keep_copy,
+    keep_inspection,
+    kept_copy,
+    kept_inspection,
+)
 from redist.pgas.programs.prepare import Ready
 from redist.pgas.programs.signature import Signature
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -99,6 +104,10 @@ class ReplayedProgram(Compiled):
             if task.out is not None
         ]
         """Moved arguments that are kept: which, the value, and the type that each was moved to."""
+        self._lists = [
+            (made, task.out) for task, made in ready.lists.items() if task.out is not None
+        ]
+        """Lists of inspections that are kept: what they are made of, and the value."""
 
     @property
     def misses_copies(self) -> bool:
@@ -197,17 +206,18 @@ class ReplayedProgram(Compiled):
         return copied
 
     def _run_with_copies(self, arrays: Sequence[Tiled], tiles: list[Any]) -> tuple[Any, ...] | None:
-        """**Collective.** Use copies of moved arguments if all ranks have all of them; else keep them.
+        """**Collective.** Use copies of moved arguments, and lists, if all ranks have all; else keep them.
 
         None if they were there before, and the program for arguments that change costs less without them.
         """
         ready = self.ready
         assert ready.short_replay is not None
-        copies = [
-            None if arrays[at].is_shared else FAR_BYTES.get(_key(arrays[at], target))
-            for at, _, target in self._copies
+        copies = [kept_copy(arrays[at], target) for at, _, target in self._copies]
+        lists = [
+            kept_inspection([arrays[at] for at in made.arguments], made.key)
+            for made, _ in self._lists
         ]
-        has_all = all(copy is not None for copy in copies)
+        has_all = all(one is not None for one in (*copies, *lists))
         world = world_of(self.comm)
         with world.operation(world.failure.timeout_s):
             met = world.meet(Token.PROGRAM, int(has_all))
@@ -216,7 +226,8 @@ class ReplayedProgram(Compiled):
         if has_all and met is Met.SAME:
             self._misses = 0
             _note(ready.fates.kept)
-            return ready.short_replay(*tiles, *(copy.tile for copy in copies if copy is not None))
+            moved = [copy.tile for copy in copies if copy is not None]
+            return ready.short_replay(*tiles, *moved, *lists)
         if self._is_filled and self.changing is not None:
             return None
         self._is_filled = True
@@ -224,7 +235,9 @@ class ReplayedProgram(Compiled):
         values = ready.replay(*tiles)
         by_number = dict(zip(ready.outputs, values, strict=True))
         for at, value, target in self._copies:
-            _keep(arrays[at], target, by_number[value])
+            keep_copy(arrays[at], target, by_number[value])
+        for made, value in self._lists:
+            keep_inspection([arrays[at] for at in made.arguments], made.key, by_number[value])
         return values
 
 
@@ -237,46 +250,6 @@ def too_large_to_keep(copies: Mapping[Task, int], captured: Capture, comm: Comm)
         if left < 0:
             found.add(at)
     return set(union_of(comm, sorted(found)))
-
-
-class _KeptTile:
-    """A moved copy of an argument; the tile is None on a rank that has none."""
-
-    __slots__ = ("tile",)
-
-    def __init__(self, tile: Tile | None) -> None:
-        self.tile = tile
-
-
-def _key(array: Tiled, target: ArrayType) -> Any:
-    return id(array), array.version, array.type, target
-
-
-def _keep(array: Tiled, target: ArrayType, tile: Tile | None) -> None:
-    """**Local.** Keep a moved copy for as long as the array lives, unless others may write to it unseen."""
-    if array.is_shared:
-        return
-    key = _key(array, target)
-    n_bytes = 0 if tile is None else tile.nbytes
-    if not FAR_BYTES.put(key, _KeptTile(tile), n_bytes):
-        return
-    keys = _KEYS.get(id(array))
-    if keys is None:
-        keys = _KEYS[id(array)] = {}
-        weakref.finalize(array, _drop_all, id(array)).atexit = False
-    before = keys.get(key[-1])
-    if before is not None and before != key:
-        FAR_BYTES.drop(before)
-    keys[key[-1]] = key
-
-
-_KEYS: dict[int, dict[Any, Any]] = {}
-"""By array: what is kept of it, by the type that it was moved to."""
-
-
-def _drop_all(array: int) -> None:
-    for key in _KEYS.pop(array, {}).values():
-        FAR_BYTES.drop(key)
 
 
 def _note(moves: Sequence[SparedMove]) -> None:

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from operator import add
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
 from redist.pgas.kinds import tile_dtype
@@ -20,7 +22,9 @@ from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime import passing
+from redist.runtime.elements import inspected
 from redist.runtime.elements.by_index import Side
+from redist.runtime.elements.inspected import Inspection, Passed
 from redist.runtime.halo import exchange_halo
 from redist.runtime.ranks import collectives
 from redist.runtime.ranks.links import find_topology
@@ -86,6 +90,17 @@ class VisitCounts(NamedTuple):
     waited_s: float = 0.0
 
 
+class ByLists(NamedTuple):
+    """What was read, or combined, at indices by lists that ranks tell each other once."""
+
+    inspected: int = 0
+    """How often ranks told each other what they ask for."""
+    exchanges: int = 0
+    received_bytes: int = 0
+    messages: int = 0
+    """That this rank sent, with values alone."""
+
+
 class CopiedRows(NamedTuple):
     """Rows or arrays on a GPU that were copied to memory, because a work has no loops for GPUs."""
 
@@ -102,8 +117,8 @@ class SparedMove(NamedTuple):
     why: str
 
 
-Counts = TypeVar("Counts", FarRead, VisitCounts, CopiedRows)
-Note = FarRead | VisitCounts | CopiedRows | SparedMove
+Counts = TypeVar("Counts", FarRead, VisitCounts, ByLists, CopiedRows)
+Note = FarRead | VisitCounts | ByLists | CopiedRows | SparedMove
 """What is noted of a line besides its moves."""
 
 
@@ -114,6 +129,10 @@ def plus(one: Counts, other: Counts) -> Counts:
     CopiedRows(times=2, copied_bytes=96)
     """
     return type(one)._make(map(add, one, other))
+
+
+INSPECT, READ = "inspect", "read"
+"""Exchanges in which ranks tell each other which elements they ask for, and in which these are read."""
 
 
 class ElementExchange(NamedTuple):
@@ -129,7 +148,7 @@ def _nothing() -> int:
 
 
 class RankTraffic(Protocol):
-    """What global arrays ask of the runtime. The first nine methods are **collective over** ``comm``."""
+    """What global arrays ask of the runtime. The first twelve methods are **collective over** ``comm``."""
 
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
@@ -167,6 +186,22 @@ class RankTraffic(Protocol):
         round_elems: int,
     ) -> int:  # fmt: skip
         """Write elements to any positions; the bytes that this rank received."""
+
+    def inspect(
+        self, comm: Comm, t: ArrayType, positions: Ints, width: int, every_copy: bool
+    ) -> Inspection:
+        """Tell ranks which elements of an array this one asks for, and hear what they ask of it."""
+
+    def read(
+        self, comm: Comm, t: ArrayType, found: Inspection, tile: Tile | None, outs: Sequence[Tile]
+    ) -> Passed:
+        """Fill results with the elements that an inspection is of."""
+
+    def combine(
+        self, comm: Comm, t: ArrayType, found: Inspection, tile: Tile | None, values: Tile,
+        function: np.ufunc | None,
+    ) -> Passed:  # fmt: skip
+        """Combine the elements that an inspection is of with values, or replace them."""
 
     def exchange(self, comm: Comm, data: Tile, sent: Parts, out: Tile, received: Parts) -> int:
         """Send parts of ``data`` to every rank; the bytes that this rank received."""
@@ -250,6 +285,9 @@ class RuntimeTraffic:
     halo = staticmethod(exchange_halo)
     fetch = staticmethod(passing.fetch)
     store = staticmethod(passing.store)
+    inspect = staticmethod(passing.inspect)
+    read = staticmethod(passing.read)
+    combine = staticmethod(inspected.combine)
     exchange = staticmethod(passing.exchange)
     pass_rows = staticmethod(collectives.pass_rows)
     tell_all = staticmethod(collectives.tell_all)
@@ -283,6 +321,7 @@ class WrappedTraffic:
     def __init__(self, inner: RankTraffic) -> None:
         self.inner = inner
         self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
+        self.inspect, self.read, self.combine = inner.inspect, inner.read, inner.combine
         self.exchange, self.tell_all = inner.exchange, inner.tell_all
         self.halo = inner.halo
         self.pass_rows = inner.pass_rows

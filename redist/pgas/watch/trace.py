@@ -12,6 +12,7 @@ from typing import Any
 
 from redist.pgas.memory import Tile
 from redist.pgas.watch.seam import (
+    ByLists,
     CopiedRows,
     ElementExchange,
     FarRead,
@@ -43,6 +44,7 @@ COUNTS = {
     VisitCounts: (
         "visits", "times", "in place", "fetched", "ahead", "kept", "bytes fetched", "waited",
     ),
+    ByLists: ("by lists", "inspected", "exchanges", "received here", "messages"),
     CopiedRows: ("from GPU to memory", "times", "bytes here"),
 }  # fmt: skip
 """Heads of tables of what lines did besides moves."""
@@ -197,12 +199,15 @@ class Trace:
         """By line: one-sided reads of tiles on other nodes."""
         self.visits: dict[Line, VisitCounts] = {}
         """By line: visits to the tiles of all ranks."""
+        self.by_lists: dict[Line, ByLists] = {}
+        """By line: reads at global arrays of indices, whose lists ranks tell each other once."""
         self.copied: dict[Line, CopiedRows] = {}
         """By line: what was copied from a GPU to memory, because the work is not done on GPUs. Samples of a
         sort, by which ranks agree where to cut, and counts are not among it."""
         self.spared: list[SparedMove] = []
         self._counts: dict[type, dict[Line, Any]] = {
-            FarRead: self.reads, VisitCounts: self.visits, CopiedRows: self.copied
+            FarRead: self.reads, VisitCounts: self.visits, ByLists: self.by_lists,
+            CopiedRows: self.copied,
         }  # fmt: skip
         self._offset = 0.0
         self._scope: AbstractContextManager[None] = nullcontext()
@@ -329,19 +334,26 @@ def _model(moves: Sequence[Move]) -> str:
     return format_time(sum(known)) if known else "-"
 
 
-def _counts_text(counts: Mapping[Line, FarRead | VisitCounts | CopiedRows]) -> str:
+Counted = FarRead | VisitCounts | ByLists | CopiedRows
+
+
+def _counts_text(counts: Mapping[Line, Counted]) -> str:
     """Counts of one kind, by line, as a table."""
     head = COUNTS[type(next(iter(counts.values())))]
     return "\n".join(table([head, *((str(line), *_cells(n)) for line, n in counts.items())]))
 
 
-def _cells(n: FarRead | VisitCounts | CopiedRows) -> tuple[str, ...]:
+def _cells(n: Counted) -> tuple[str, ...]:
     match n:
         case FarRead():
             return (str(n.hits), str(n.misses), *map(format_bytes, n[2:]))
         case VisitCounts():
             times = map(str, (n.visits, n.in_place, n.fetched, n.ahead, n.kept))
             return (*times, format_bytes(n.fetched_bytes), format_seconds(n.waited_s))
+        case ByLists():
+            told = f"{n.inspected} times" if n.inspected else "before"
+            told = "once" if n.inspected == 1 else told
+            return (told, str(n.exchanges), format_bytes(n.received_bytes), str(n.messages))
         case CopiedRows():
             return (str(n.times), format_bytes(n.copied_bytes))
 

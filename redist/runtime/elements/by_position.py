@@ -135,7 +135,7 @@ def fetch(
                 continue
             rest = np.concatenate(far)
             rest = rest[np.argsort(serving[shard[rest]], kind="stable")]
-            asked, sent, come = _pass(world, place[rest], serving[shard[rest]])
+            asked, sent, come = pass_numbers(world, place[rest], serving[shard[rest]])
             values, _, _ = _pass_back(world, flat[asked], come, sent)
             part[rest] = values
     return received
@@ -176,7 +176,7 @@ def store(
             for copy in range(places.copies):
                 owner = places.holders[shard, copy]
                 order = np.argsort(owner, kind="stable")
-                at, sent, come = _pass(world, place[order], owner[order])
+                at, sent, come = pass_numbers(world, place[order], owner[order])
                 got, _, _ = _pass_back(world, given[order], sent, come)
                 received += (len(got) - int(come[world.rank])) * got.itemsize
                 _put(tile, at, got)
@@ -251,7 +251,7 @@ def _by_number(numbers: Ints, most: int) -> tuple[Ints, list[int]]:
     return np.argsort(short, kind="stable"), [0, *np.cumsum(counts).tolist()]
 
 
-def _pass(world: World, values: Ints, ranks: Ints) -> tuple[Ints, Ints, Ints]:
+def pass_numbers(world: World, values: Ints, ranks: Ints) -> tuple[Ints, Ints, Ints]:
     """**Collective.** Send numbers, ordered by rank; what came, how many went and how many came."""
     sent = np.bincount(ranks, minlength=world.size).astype(np.int64)
     come = np.empty(world.size, dtype=np.int64)

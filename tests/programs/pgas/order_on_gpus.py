@@ -277,6 +277,29 @@ def gradients() -> str | None:
     return None
 
 
+def by_lists() -> str | None:
+    """Reads at indices in a program: inspected once; when lists are joined, all stays on the GPU."""
+    a, rows = LINES["f4"], PLACES % len(GRID)
+    x, g, i, r = (on_gpu(one) for one in (a, GRID, PLACES, rows))
+
+    def several(x: Any, g: Any, i: Any, r: Any) -> Any:
+        return x.get(i) + x.get((i + 1) % N), g.get(r), g.get((r, r % 50))
+
+    wants = a[PLACES] + a[(PLACES + 1) % N], GRID[rows], GRID[rows, rows % 50]
+    step = xp.program(several, layouts="as written")
+    for call in range(3):
+        with HostBytes() as counted, redist.trace() as trace:
+            made = step(x, g, i, r)
+        found = trace.by_lists.values()
+        told, passed = sum(one.inspected for one in found), sum(one.exchanges for one in found)
+        if (told, passed) != (0 if call else 4, 3) or (call == 2 and counted.n):
+            return f"call {call}: {told} inspected, {passed} exchanges, {counted.n} bytes to memory"
+        said = next(filter(None, map(differs, made, wants)), None)
+        if said:
+            return f"call {call}: {said}"
+    return next(filter(None, map(differs, several(x, g, i, r), wants)), None)
+
+
 def outside() -> str | None:
     """Indices outside an array are refused on all ranks, and nothing is written."""
     a = on_gpu(LINES["f4"])
@@ -348,7 +371,7 @@ def say_times() -> None:
             print(f"{name}: {both[0]:.2f} ms, CuPy {both[1]:.2f} ms, {ratio:.2f}", flush=True)
 
 
-CHECKS = (*OF_LINES, *OF_ARRAYS, "in_programs", "gradients", "outside")
+CHECKS = (*OF_LINES, *OF_ARRAYS, "in_programs", "gradients", "by_lists", "outside")
 
 
 def program() -> int:
@@ -365,7 +388,13 @@ def program() -> int:
     arrays = LINES["f4"], GRID
     calls.update({name: partial(compared, one, arrays) for name, one in OF_ARRAYS.items()})
     return run_named(
-        {**calls, "in_programs": in_programs, "gradients": gradients, "outside": outside}
+        {
+            **calls,
+            "in_programs": in_programs,
+            "gradients": gradients,
+            "by_lists": by_lists,
+            "outside": outside,
+        }
     )
 
 

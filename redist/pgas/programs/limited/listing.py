@@ -24,6 +24,7 @@ from redist.pgas.programs.passes.blocks import BlockedJoin
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.prepare import MoveEnds
 from redist.pgas.spill.spill_store import TileLayout
+from redist.pgas.watch.seam import INSPECT
 from redist.runtime.cuda.arrays import overlap
 from redist.runtime.cuda.pinned_store import SeparateMemory, launched
 from redist.runtime.lanes.vertex_table import TaskWork
@@ -216,6 +217,11 @@ def granted_bytes(exchanger: Exchanger, room_bytes: int) -> int:
         what == "halo"
     ):  # only what is around tiles is passed on, and the room is for what comes after
         return target.tile_bytes - source.tile_bytes + 2 * SHARED_FROM
+    if what == INSPECT:
+        raise CaptureError(
+            f"how long lists for {source} are is known only when ranks have told each other "
+            f"({exchanger.line}); its elements are asked for in rounds"
+        )
     if what in KNOWN_EXCHANGES:
         return TIMES_TILES * (source.tile_bytes + target.tile_bytes) + room_bytes + 2 * SHARED_FROM
     if room_bytes:

@@ -94,7 +94,10 @@ class _Symbols:
             ]
             self.moved += several
             said = several[0]
-        elif task.kind is TaskKind.EXCHANGE:
+        elif task.kind is TaskKind.INSPECT:
+            inspector: Any = task.function
+            said = _digest("inspect", inspector.told(self.look))
+        if task.kind in (TaskKind.EXCHANGE, TaskKind.INSPECT):
             self.moved.append(said)
         if task.kind is TaskKind.BATCH:
             assert task.out is not None

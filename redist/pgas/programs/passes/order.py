@@ -1,6 +1,7 @@
 """When moves happen: small ones together, far ones early, in one order on all ranks.
 
-Small moves that do not need each other become one operation: ranks meet once for all of them. It happens
+Small moves that do not need each other become one operation: ranks meet once for all of them. So do reads of
+one array by lists, of any size, between which it is not written. It happens
 where the last of them was; what is computed from the others waits until then, and what is computed for those
 that come later goes before it.
 
@@ -15,12 +16,13 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
-from redist.pgas.ghosts.traffic import TileMover
-from redist.pgas.watch.seam import Wait
+from redist.pgas.ghosts.traffic import Exchanger, TileMover
+from redist.pgas.watch.seam import READ, Wait
+from redist.runtime.passing import joined
 from redist.runtime.ranks.world import Comm, world_of
 
 # What goes together.
@@ -41,13 +43,17 @@ def needed_before(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
 
 
 def join_moves(
-    tasks: Sequence[Task], roots: Mapping[int, int], needed: Sequence[int], next_value: int
+    tasks: Sequence[Task],
+    roots: Mapping[int, int],
+    needed: Sequence[int],
+    next_value: int,
+    sources: Sequence[int | None] = (),
 ) -> list[Task]:
-    """The tasks with small moves that follow each other, and need not, as one operation.
+    """The tasks with small moves that follow each other, and need not, as one operation; so with reads.
 
-    ``needed`` is that of all ranks, so all ranks join the same moves.
+    ``needed`` and ``sources`` are those of all ranks, so all ranks join the same moves and reads.
     """
-    groups = _groups(tasks, needed)
+    groups = _groups(tasks, needed, sources)
     group_of = {id(task): group for group in groups for task in group}
     first_of = {id(group[0]): number for number, group in _numbered(tasks, groups)}
     needs = _needs(tasks, roots)
@@ -79,7 +85,8 @@ def _needs(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
     """For every task, how many moves and exchanges must be over before it: up to the last it needs.
 
     It needs those that its operands come from, and those after which memory may be read or written.
-    What has effects needs all before it.
+    What has effects needs all before it. Lists of an inspection count as there as soon as their indices are:
+    inspections stay in their places, before all reads that are put off.
     """
     made: dict[int, int] = {}
     wrote: dict[int, int] = {}
@@ -93,7 +100,7 @@ def _needs(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
         out.append(own)
         if task.kind in COLLECTIVE:
             over += 1
-            own = over
+            own = own if task.kind is TaskKind.INSPECT else over
         for root in task.reads:
             read[root] = max(read.get(root, 0), own)
         for root in task.writes:
@@ -105,11 +112,47 @@ def _needs(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
     return out
 
 
-def _groups(tasks: Sequence[Task], needed: Sequence[int]) -> list[list[Task]]:
-    """Runs of moves none of which needs another."""
+def read_sources(tasks: Sequence[Task]) -> list[int | None]:
+    """For every move and exchange, in order: of a read the first that is of the same array; else -1.
+
+    None for a read of which this rank has no tile.
+    """
+    found: list[int | None] = []
+    firsts: dict[int, int] = {}
+    for number, task in enumerate(task for task in tasks if task.kind in COLLECTIVE):
+        of: Any = task.function
+        if not _is_read(task):
+            found.append(-1)
+        elif of.args[0].number is None:
+            found.append(None)
+        else:
+            found.append(firsts.setdefault(task.args[0].number, number))
+    return found
+
+
+def _groups(
+    tasks: Sequence[Task], needed: Sequence[int], sources: Sequence[int | None]
+) -> list[list[Task]]:
+    """Runs of moves none of which needs another, and of reads of one array."""
     groups: list[list[Task]] = []
     first = 0
+    read: int | None = None
+    """What the reads of the last group are of."""
     for number, task in enumerate(task for task in tasks if task.kind in COLLECTIVE):
+        if (
+            task.kind is TaskKind.INSPECT and needed[number] <= first
+        ):  # it stays before what is put off
+            continue
+        source = sources[number] if sources else None
+        if _is_read(task):
+            joins = groups and source is not None and source == read and needed[number] <= first
+            if joins and len(groups[-1]) < MOST_TOGETHER and _is_alike(groups[-1][0], task):
+                groups[-1].append(task)
+            else:
+                first, read = number, source
+                groups.append([task])
+            continue
+        read = None
         if not _is_small(task):
             groups.append([])
         elif groups and needed[number] <= first and _goes_with(groups[-1], task):
@@ -124,9 +167,50 @@ def _goes_with(group: Sequence[Task], task: Task) -> bool:
     """Whether a move may join others: of the same ranks, in the same memory, and not too many."""
     if not group or len(group) >= MOST_TOGETHER:
         return False
+    if _is_read(group[0]):
+        return False
     one, other = group[0].function, task.function
     assert isinstance(one, TileMover) and isinstance(other, TileMover)
     return one.comm == other.comm and one.memory is other.memory
+
+
+def _is_read(task: Task) -> bool:
+    return (
+        task.kind is TaskKind.EXCHANGE
+        and isinstance(task.function, Exchanger)
+        and task.function.exchange.what == READ
+    )
+
+
+def _is_alike(one: Task, other: Task) -> bool:
+    """Whether two reads are of one type, in units of one width."""
+    (x, _, _, width), (y, _, _, other_width) = (task.function.args for task in (one, other))  # type: ignore[attr-defined]
+    return bool(x.type == y.type and width == other_width)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadTogether:
+    """Several reads of one array by lists: values pass in one exchange, at most a message for two ranks.
+
+    Lists are joined when they are seen first.
+    """
+
+    tasks: tuple[Task, ...]
+    _joined: list[Any] = field(default_factory=list)
+
+    def __call__(self, *tiles: Any) -> None:
+        """**Collective.** Fill all results."""
+        lists, outs, at = [], [], 0
+        first: Any = self.tasks[0].function
+        for task in self.tasks:
+            n = len(task.args)
+            x, out, own, width = task.function.values(tiles[at : at + n])  # type: ignore[attr-defined]
+            lists += own
+            outs += out
+            at += n
+        if not self._joined or any(a is not b for a, b in zip(self._joined[0], lists, strict=True)):
+            self._joined[:] = lists, joined(lists)
+        first.run((x, tuple(outs), (self._joined[1],), width))
 
 
 def _is_small(task: Task) -> bool:
@@ -137,7 +221,15 @@ def _is_small(task: Task) -> bool:
 
 
 def _joined(group: Sequence[Task], number: int) -> list[Task]:
-    """One task for several moves, and one for each of their tiles."""
+    """One task for several moves, and one for each of their tiles; or one for several reads."""
+    if _is_read(group[0]):
+        args = tuple(arg for task in group for arg in task.args)
+        reads, writes = (
+            tuple(dict.fromkeys(root for some in several for root in some))
+            for several in zip(*((task.reads, task.writes) for task in group), strict=True)
+        )
+        together = ReadTogether(tuple(group))
+        return [Task(TaskKind.EXCHANGE, together, args, {}, None, reads, writes, group[0].node)]
     first: Any = group[0].function
     mover = replace(first, moves=tuple(task.moves[0] for task in group))
     reads = tuple(dict.fromkeys(root for task in group for root in task.reads))

@@ -19,6 +19,8 @@ from redist.pgas.structures import replaced
 SMALL_BYTES = 4096
 """Constants up to this size are compared by value."""
 NOTHING = -1
+MADE_ONCE = (TaskKind.MOVE, TaskKind.INSPECT)
+"""What all ranks do together, and once for several if all agree."""
 
 
 def drop_dead(
@@ -64,9 +66,9 @@ def share_equal(
     roots: Mapping[int, int],
     allowed: Sequence[int] | None = None,
 ) -> tuple[list[Task], list[int]]:
-    """The tasks without those whose results are there already, and for every move the first that equals it.
+    """The tasks whose results are not there already; for every move and inspection the first equal one.
 
-    ``allowed`` has such a list that all ranks can do: moves equal others only within it.
+    ``allowed`` has such a list that all ranks can do: they equal others only within it.
     """
     writers = Counter(root for task in tasks for root in task.writes)
     leaving = {roots[value] for value in kept if value in roots}
@@ -79,9 +81,9 @@ def share_equal(
     out: list[Task] = []
     firsts: list[int] = []
     numbers: dict[int, int] = {}
-    """Of moves, by the value that they give."""
+    """Of moves and inspections, by the value that they give."""
     for task in tasks:
-        is_move = task.kind is TaskKind.MOVE
+        is_move = task.kind in MADE_ONCE
         written = _fresh_target(task, new_roots, writers)
         fixed = all(writers[root] == 0 or root in settled or root == written for root in task.reads)
         settled.update(() if written is None else (written,))
@@ -133,6 +135,8 @@ def _key_of(task: Task, same: Mapping[int, int], written: int | None) -> Hashabl
     function: Hashable = task.function
     if task.kind is TaskKind.MOVE:
         function = tuple((move.source, move.target) for move in task.moves)
+    elif task.kind is TaskKind.INSPECT:
+        function = task.function.told(lambda number: here.get(number, number))  # type: ignore[attr-defined]
     return task.kind, function, frozen(task.args, here), named
 
 
