@@ -23,7 +23,7 @@ from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.global_array import Array
 from redist.pgas.gradients.cotangents import full, in_dtype
 from redist.pgas.gradients.rules.table import RULES, Owed, Rule, key_of
-from redist.pgas.indexing import dispatch
+from redist.pgas.indexing import dispatch, inspected
 from redist.pgas.kinds import is_float
 from redist.pgas.memory import TileMemory
 from redist.pgas.products.matmul import update_by_product
@@ -41,7 +41,10 @@ from redist.pgas.tiles.tiled import Tiled
 from redist.text.call_site import Line, calling_line, standing_at
 
 CHANGING = frozenset(
-    map(key_of, (update, update_by_product, dispatch.put, Array.epoch, Array.fence))
+    map(
+        key_of,
+        (update, update_by_product, dispatch.put, inspected.accumulate, Array.epoch, Array.fence),
+    )
 )
 """Functions that change an array in place, or let other ranks do so."""
 

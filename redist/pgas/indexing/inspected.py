@@ -27,6 +27,7 @@ from redist.pgas.indexing.dispatch import check_key
 from redist.pgas.indexing.keys import AtIndices, ByMask, InRange, Item, parse
 from redist.pgas.kinds import can_cast, promote
 from redist.pgas.tiles.arranging import asked, left_alone
+from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.devices import copy_to_gpu, copy_to_host
 from redist.pgas.tiles.layouts import Shape, operand_type
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
@@ -45,6 +46,8 @@ OPS: dict[str, np.ufunc | None] = {
     "min": np.minimum,
 }
 """How elements are combined with values."""
+WORDS = 6
+"""Of each element asked for, while lists are made."""
 
 
 def names_arrays(key: Any) -> bool:
@@ -100,10 +103,19 @@ def read(
 def _inspect(
     comm: Comm, t: ArrayType, chosen: Chosen, width: int, every_copy: bool = False
 ) -> Inspection:
-    """**Collective.** The lists for what is chosen of an array of a type."""
+    """**Collective.** The lists for what is chosen of an array of a type.
+
+    Those for writes are ``every_copy``: of an element all copies are written, by one rank of those with the
+    same values. Where neither array has copies, they are those for reads.
+    """
+    every_copy = every_copy and not (_is_held_once(t) and _is_held_once(chosen.type))
     given = comm, t, chosen, width, every_copy
     what = ElementExchange(INSPECT, t, chosen.type)
     return traffic().perform(what, _tell, given, Inspection.of_nothing)
+
+
+def _is_held_once(t: ArrayType) -> bool:
+    return math.prod(t.cuts) == t.mesh.n_devices
 
 
 def _tell(
@@ -181,15 +193,19 @@ def _combine(a: Tiled, items: Sequence[Item], values: Tiled, op: str) -> None:
     t = chosen.type
     values = fit_values(values, t.shape)
     values = move(values, operand_type(values.type, t))
+    n_bytes = math.prod(chosen.sizes) * (WORDS * 8 + 2 * a.dtype.itemsize)
+    require_room(a, "accumulate into", n_bytes)
     lists = _inspect(a.comm, a.type, chosen, _width(a.type, items, t), True)
     given = a, values, t, chosen.sizes, lists, op
-    traffic().perform(ElementExchange(op, t, a.type), _pass_values, given, into=a)
+    traffic().perform(ElementExchange("accumulate", t, a.type), _pass_values, given, into=a)
 
 
 def _pass_values(
     a: Tiled, values: Tiled, t: ArrayType, sizes: Shape, lists: Inspection, op: str
 ) -> tuple[None, int]:
     """**Collective.** Combine elements with values; nothing, and the bytes that this rank received."""
+    n_units = len(lists.at) + len(lists.given)
+    require_room(a, "accumulate into", n_units * lists.width * a.dtype.itemsize)
     own: Tile = np.zeros(0, a.dtype)
     if values.tile is not None and is_first_copy(t, a.comm.rank):
         own = np.ascontiguousarray(np.broadcast_to(values.tile, sizes), dtype=a.dtype)

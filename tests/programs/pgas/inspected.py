@@ -18,6 +18,7 @@ from mpi4py import MPI
 
 import redist
 from redist import ArrayType, Mesh, pgas
+from redist.pgas.indexing.inspected import OPS
 from redist.runtime.onesided.window import windows_of
 from redist.runtime.ranks import world as ranks_world
 from redist.runtime.ranks.tokens import Tag
@@ -27,6 +28,7 @@ from tests.programs.together import all_well, main
 from tests.tiers import sample
 
 COMM = MPI.COMM_WORLD
+I64 = ArrayType.parse("i64[2]", Mesh(x=1)).dtype
 F64 = ArrayType.parse("f64[2]", Mesh(x=1)).dtype
 WRITTEN = pgas.program(layouts="as written")
 
@@ -267,6 +269,79 @@ def limited() -> str | None:
         return None if _same((x.get(i) * 2).gather(), want) else "differs eagerly"
 
 
+def accumulates() -> str | None:
+    """Values are combined at indices, in every layout: with copies too, once for equal values."""
+    rng = Random(COMM.size)
+    for seed in range(sample(5, of=60)):
+        op = ("sum", "max", "min", "prod", "replace")[seed % 5]
+        draw = np.random.default_rng(seed)
+        n, k = int(draw.integers(1, 40)), int(draw.integers(0, 60))
+        at = draw.permutation(n)[:k] if op == "replace" else draw.integers(-n, n, k)
+        start, values = draw.integers(-9, 9, (n, 3)), draw.integers(-3, 4, (len(at), 3))
+        want, ufunc = start.copy(), OPS[op]
+        if ufunc is None:
+            want[at] = values
+        else:
+            ufunc.at(want, at, values)
+        mesh = rng.choice(meshes(COMM.size))
+        lies, other = (rng.choice(list(layouts(mesh, I64, one.shape))) for one in (start, values))
+        a, given = (pgas.asarray(one, mesh=mesh) for one in (start, values))
+        a, given, i = a.to(lies), given.to(other), made(at, mesh)
+
+        def change(a: Any, i: Any, given: Any, op: str = op) -> Any:
+            a.accumulate(i, given, op)
+            return a * 1
+
+        for step in (WRITTEN(change), pgas.program(change), change):
+            for _ in range(2):
+                b = a.copy()
+                if not (_same(step(b, i, given).gather(), want) and _same(b.gather(), want)):
+                    return f"{seed}: {op} into {lies} of {other} differs"
+    return None
+
+
+def like_epochs() -> str | None:
+    """Where a rank names an element once, floats have the bits of an epoch."""
+    n = 30
+    rng = np.random.default_rng(5)
+    at = np.concatenate([rng.permutation(n)[:20] for _ in range(COMM.size)])
+    a, b = (made(numbers(n)) for _ in range(2))
+    i, v = made(at), made(numbers(len(at), 3))
+    WRITTEN(lambda a, i, v: a.accumulate(i, v))(a, i, v)
+    with b.epoch():
+        b.accumulate(i.local, v.local)
+    return None if _same(a.gather(), b.gather()) else "other bits than in an epoch"
+
+
+def gradients() -> str | None:
+    """The gradient of a read adds at the indices, by the same lists; that of it reads."""
+    n = 40
+    x, i, w = made(numbers(n)), indices(n, 70, 3), made(numbers(70, 2))
+
+    def loss(x: Any, i: Any, w: Any) -> Any:
+        return pgas.sum(x.get(i) ** 2 * w)
+
+    want = np.zeros(n)
+    at = i.gather() % n
+    np.add.at(want, at, 2 * x.gather()[at] * w.gather())
+    step = pgas.program(loss).grad()
+    told = []
+    for slope in (pgas.grad(loss), WRITTEN(loss).grad(), step, step):
+        g, inspected, _ = _told(slope, x, i, w)
+        told.append(inspected)
+        if not np.allclose(g.gather(), want):
+            return "other gradients"
+    if told[1] != 1 or told[3]:
+        return f"inspected {told}"
+
+    def slopes(x: Any, i: Any, w: Any) -> Any:
+        return pgas.sum(pgas.grad(loss)(x, i, w) ** 2)
+
+    h = pgas.grad(slopes)(x, i, w).gather()
+    weights = np.bincount(at, w.gather(), minlength=n) * 2
+    return None if np.allclose(h, 2 * weights**2 * x.gather()) else "other second gradients"
+
+
 ROWS, LONG = 64, 6
 
 
@@ -327,12 +402,13 @@ class Counting:
 CHECKS = {
     check.__name__: check
     for check in (
-        table, random_sets, once, together, refused, some_ranks, loops, limited, sparse_product,
+        table, random_sets, once, together, refused, some_ranks, loops, limited, accumulates,
+        like_epochs, gradients, sparse_product,
     )
 }  # fmt: skip
 
 
-BETWEEN_HOSTS = ("random_sets", "together", "some_ranks", "sparse_product")
+BETWEEN_HOSTS = ("random_sets", "together", "some_ranks", "accumulates", "sparse_product")
 
 
 def checks_on(ranks: int, args: Sequence[str]) -> tuple[str, ...]:

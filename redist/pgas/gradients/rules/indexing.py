@@ -8,13 +8,15 @@ import numpy as np
 
 from redist.pgas.gradients.cotangents import full
 from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
-from redist.pgas.indexing import dispatch
+from redist.pgas.indexing import dispatch, inspected
 from redist.pgas.indexing.adding import add_along, add_at
 from redist.pgas.indexing.boolean import compress
+from redist.pgas.kinds import is_half
 from redist.pgas.ordering.searching import searchsorted
 from redist.pgas.ordering.sorting import argsort, sort
 from redist.pgas.ordering.topk import topk
 from redist.pgas.shapes.take import take, take_along_axis
+from redist.pgas.tiles.layouts import resolved_type, with_dtype
 from redist.pgas.tiles.tiled import Tiled
 
 constant(argsort, searchsorted)
@@ -23,6 +25,18 @@ constant(argsort, searchsorted)
 @rule_of_one(dispatch.get)
 def _get(g: Any, y: Any, x: Any, key: Any) -> Any:
     return add_at(g, key, x.shape)
+
+
+@rule_of_one(inspected.get)
+def _get_inspected(g: Any, y: Any, x: Any, key: Any) -> Any:
+    if is_half(x.dtype):  # added up in f32
+        return add_at(g, key, x.shape)
+    return inspected.add_at(g, key, with_dtype(resolved_type(x.type), g.type.dtype))
+
+
+@rule_of_one(inspected.add_at)
+def _add_inspected(g: Any, y: Any, values: Any, key: Any, t: Any) -> Any:
+    return inspected.get(g, key)
 
 
 @rule_of_one(take)
