@@ -4,7 +4,7 @@
    far each row of the batch was from its centre, squared. A thread looks after one number of one centre, and adds the
    centre's rows in their order in the batch. Squares are added four at a time. */
 extern "C" __global__ void move_centers(const REAL *rows, i64 n, i64 d, const int *labels, i64 k,
-                                const REAL *told, REAL *found)
+                                        const REAL *told, REAL *found)
 {
     EACH_THREAD {
         for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < k * d + n;

@@ -1,7 +1,7 @@
 /* Columns of rows: how far each two are apart, added up exactly, means of some of them, and products with blocks of
    columns. */
-#define SIDE 4              /* columns of either side whose sums a thread holds */
-#define ACROSS 16           /* threads of a block along either side */
+#define SIDE 4               /* columns of either side whose sums a thread holds */
+#define ACROSS 16            /* threads of a block along either side */
 #define WIDE (SIDE * ACROSS) /* columns of a block on either side */
 
 /* Coarse and fine sums over rows of squares of differences, or, unless SQUARED, of their magnitudes: `sums` (2, d, d),
@@ -70,7 +70,8 @@ extern "C" __global__ void column_means(const REAL *rows, i64 n, i64 d, const i6
                                         const i64 *begins, i64 k, double *means)
 {
     EACH_THREAD {
-        for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < n * k; p += (i64)gridDim.x * N_THREADS) {
+        for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < n * k;
+             p += (i64)gridDim.x * N_THREADS) {
             const i64 begin = begins[p % k], end = begins[p % k + 1];
             double sum = 0;
             for (i64 at = begin; at < end; at++)
@@ -81,10 +82,12 @@ extern "C" __global__ void column_means(const REAL *rows, i64 n, i64 d, const i6
 }
 
 /* Rows times a block of k columns: products are fused with the additions, in the order of the columns of `rows`. */
-extern "C" __global__ void row_products(const REAL *rows, i64 n, i64 d, const REAL *block, i64 k, REAL *out)
+extern "C" __global__ void row_products(const REAL *rows, i64 n, i64 d, const REAL *block, i64 k,
+                                        REAL *out)
 {
     EACH_THREAD {
-        for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < n * k; p += (i64)gridDim.x * N_THREADS) {
+        for (i64 p = (i64)blockIdx.x * N_THREADS + tid; p < n * k;
+             p += (i64)gridDim.x * N_THREADS) {
             const REAL *row = rows + p / k * d, *right = block + p % k;
             REAL sum = 0;
 #pragma unroll 8
@@ -96,8 +99,9 @@ extern "C" __global__ void row_products(const REAL *rows, i64 n, i64 d, const RE
 }
 
 /* Inner products of the d columns of `rows` with the k of a block: exact sums, coarse and fine: 2, d, k. */
-extern "C" __global__ void inner_products(const double *rows, i64 n, i64 d, const double *block, i64 k,
-                                 i64 stretch, double coarse, double fine, double *sums)
+extern "C" __global__ void inner_products(const double *rows, i64 n, i64 d, const double *block,
+                                          i64 k, i64 stretch, double coarse, double fine,
+                                          double *sums)
 {
     const i64 parts = (n + stretch - 1) / stretch;
     EACH_THREAD {
