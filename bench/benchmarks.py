@@ -47,7 +47,9 @@ BENCHMARKS = {
     "refit judge": Benchmark("bench.refits.judging", ("judged",), 3),
     "segments": Benchmark("bench.examples.segments", ("moves",), 1),
     "store": Benchmark("bench.examples.store", ("checkpoints",), 3),
-    "programs": Benchmark("bench.programs.race", ("here", "counted", "overlap", "reads"), 2),
+    "programs": Benchmark(
+        "bench.programs.race", ("here", "lists", "apart", "counted", "overlap", "reads"), 3
+    ),
     "layouts": Benchmark("bench.layouts.race", ("received", "times"), 3),
     "large": Benchmark("bench.layouts.large", ("planning", "by-hand"), 1.5),
     "ranking": Benchmark("bench.layouts.ranking", ("hosts", "node"), 5),

@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.problems.judge import WrongPlanError
+from bench.programs.inspected import measure_reads
 from bench.programs.measured import (
     measure_hosts,
     measure_products,
@@ -25,6 +26,7 @@ from bench.report.report import Row, Table, Tables
 from examples import fft3d, hand_over, heat, kmeans, least_squares, power_iteration
 from redist import Mesh, pgas
 from redist.measure.job import mpi_name
+from redist.runtime.ranks import world as ranks_world
 from tests.cluster.hosts import why_no_cluster
 
 
@@ -149,6 +151,7 @@ RANKS, HOSTS = 4, 2
 RATE_MBIT = 1000.0
 JOB = "bench.programs.race"
 HIDDEN_AIM, READS_AIM = 0.7, 3.0
+MOVE_AIM, MESSAGES_AIM = 1.3, 5
 CUBE_AIM, TOGETHER_AIM = 1.45, 0.35
 PAIRS = 31
 
@@ -156,9 +159,15 @@ PAIRS = 31
 def run(only: str = "") -> Tables:
     """Measure on 4 ranks here, and on 2 emulated hosts where that can be; nothing is random.
 
-    only: cases whose name has this.
+    only: cases whose name has this; ``lists``: reads at indices alone.
     """
-    tables = [here(found_by(on_ranks(RANKS), JOB, only=only))]
+    lists = [
+        by_lists(found_by(on_ranks(RANKS), JOB, what="lists", apart=apart), apart)
+        for apart in (False, True)
+    ]
+    if only == "lists":
+        return tuple(lists)
+    tables = [here(found_by(on_ranks(RANKS), JOB, only=only)), *lists]
     tables.append(counted([found_by(on_ranks(n), JOB, what="counted") for n in (2, 4, 8)]))
     if not why_no_cluster():
         data = found_by(on_hosts(HOSTS, 1, RATE_MBIT), JOB, what="hosts")
@@ -215,6 +224,39 @@ def counted(several: Sequence[dict[str, Any]]) -> Table:
     return Table.of("counted", title, rows, *notes)
 
 
+def by_lists(data: dict[str, Any], apart: bool) -> Table:
+    """Reads at indices that programs inspect once; where ranks are ``apart`` nothing is shared."""
+    rows: list[Row] = []
+    for row in data["rows"]:
+        if row["wrong"]:
+            raise WrongPlanError(f"cannot compare {row['case']}: a read has other bits")
+        low, middle, high = row["ratio"]
+        sent, by_rows, at_once = row["messages"]
+        few = row["most"] < data["ranks"] and by_rows >= MESSAGES_AIM * sent
+        rows.append(
+            {
+                "case": row["case"], "size": row["what"], "KiB": row["received"] / 1024,
+                "first ms": 1e3 * row["first_s"], "read ms": 1e3 * row["read_s"],
+                "move ms": 1e3 * row["move_s"], "take ms": 1e3 * row["take_s"],
+                "read / move": middle, "quartiles": f"{low:.2f}-{high:.2f}",
+                "aim 1.3": met(middle <= MOVE_AIM or low <= MOVE_AIM),
+                "epoch ms": 1e3 * row["at once_s"], "by rows ms": 1e3 * row["by rows_s"],
+                "messages": sent, "of an epoch": at_once, "by rows": by_rows,
+                "aims": met(few) if apart else "-",
+            }
+        )  # fmt: skip
+    notes = (
+        "read: a call of a program after the first, which inspects; move: a planned move of which ranks "
+        "receive as many bytes; take: what NumPy takes to pick as many elements of an array that is there, "
+        "which is part of every read; epoch: all elements of a rank by one one-sided read, or row by row (a "
+        "sixteenth of the rows, times 16); medians of 41, all ways in turn; results have the same bits",
+        "aims: at most one message from a rank to another in a call; row by row at least 5 times as many",
+    )
+    where = "nothing shared, as between hosts" if apart else "one node"
+    title = f"Sparse rows gathered, {data['ranks']} ranks, {where}, {data['mpi']}, {os.cpu_count()} cores"
+    return Table.of("apart" if apart else "lists", title, rows, *notes, keys=2)
+
+
 def overlap(data: dict[str, Any]) -> Table:
     """A move beside products that do not need it."""
     rows = [
@@ -247,8 +289,8 @@ def far_reads(data: dict[str, Any]) -> Table:
     )
 
 
-def measure(what: str = "cases", only: str = "") -> dict[str, Any]:
-    """Cases whose name has a word; or what is ``counted``; or moves and reads between ``hosts``.
+def measure(what: str = "cases", only: str = "", apart: bool = False) -> dict[str, Any]:
+    """Cases whose name has a word; what is ``counted``; reads by ``lists``; what passes between ``hosts``.
 
     **Collective over all ranks of the job.**
     """
@@ -256,6 +298,10 @@ def measure(what: str = "cases", only: str = "") -> dict[str, Any]:
     data: dict[str, Any] = {"mpi": mpi_name(), "ranks": comm.size}
     if what == "hosts":
         return {**data, **measure_hosts(comm)}
+    if what == "lists":
+        if apart:
+            ranks_world.can_share = lambda: False  # type: ignore[attr-defined]
+        return {**data, "rows": measure_reads(comm)}
     if what == "counted":
         data["cube"] = measure_products(comm)
         data["together"] = measure_together(comm, PAIRS, has_outs=True)

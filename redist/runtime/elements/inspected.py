@@ -29,8 +29,11 @@ from redist.runtime.ranks.neighbours import NeighbourTiles, neighbour_tiles
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import World, world_of
+from redist.runtime.shm.segments import can_share, find, shared_bytes
 
 Tile = NDArray[Any]
+SMALL_BYTES = 2**16
+"""Smaller tiles lie in memory of their ranks alone: neighbours read a copy."""
 MOST_COUNT = 2**31 - 1
 """Of the bytes of a message that is not cut."""
 
@@ -231,7 +234,25 @@ def _neighbours(
     """**Collective.** The tiles that can be read in place; ranks alone on their nodes need not meet."""
     if world.size > 1 and len(set(world.node.groups)) == world.size:
         return _alone(world, units, timeout_s)
+    if world.size > 1 and units.nbytes < SMALL_BYTES and find(units) is None:
+        units = (world.kept(SmallCopy) or world.keep(SmallCopy())).of(units)
     return neighbour_tiles(world, units.reshape(-1), units.dtype, "read elements", timeout_s)
+
+
+class SmallCopy:
+    """Shared memory of a rank for the copy of a small tile: until the ranks of its node have all read it."""
+
+    def __init__(self) -> None:
+        self._memory = shared_bytes(SMALL_BYTES) if can_share() else np.empty(SMALL_BYTES, np.uint8)
+
+    def of(self, units: Tile) -> Tile:
+        """**Local.** The same values, where neighbours can read them."""
+        out: Tile = self._memory[: units.nbytes].view(units.dtype).reshape(units.shape)
+        out[...] = units
+        return out
+
+    def close(self) -> None:
+        """**Local.** Nothing is left to do."""
 
 
 @contextmanager
