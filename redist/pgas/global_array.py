@@ -323,6 +323,7 @@ class Array(Methods):
         read stays there: a look at one element takes a copy to the host.
         """
         if inspected.names_arrays(index):
+            get_put.check_closed(self, "get elements of")
             return inspected.get(self, index)
         self.memory.check_tile("get elements of", self.type, BY_GLOBAL)
         return get_put.get(self, index)
@@ -339,6 +340,7 @@ class Array(Methods):
         done at once, and in programs too, as an epoch of its own.
         """
         if inspected.names_arrays(index):
+            get_put.check_closed(self, "accumulate into")
             inspected.accumulate(self, index, values, op)
             return
         self.memory.check_tile("accumulate into", self.type, BY_GLOBAL)

@@ -41,7 +41,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from redist.errors import ArgumentTypeError, RequestError
+from redist.errors import ArgumentTypeError, IndexKeyError, RequestError
 from redist.pgas.kinds import can_cast, promote
 from redist.pgas.onesided.address_space import NAMES, ArrayAccess
 from redist.pgas.onesided.epochs import begin
@@ -139,6 +139,16 @@ def _own_kind(a: Tiled, verb: str, values: Any) -> Any:
             f"cannot {verb} values of a GPU into {a.type}: it lies in memory; give cupy.asnumpy(values)"
         )
     return as_device(values)
+
+
+def check_closed(a: Tiled, verb: str) -> None:
+    """**Local.** Refuse a call of all ranks inside an epoch, where each rank calls alone."""
+    space: ArrayAccess | None = a._space
+    if space is not None and space.is_open:
+        raise IndexKeyError(
+            f"cannot {verb} {a.type} at a global array of indices: an epoch is open, in which each rank "
+            "calls alone; end it, or give all indices to this rank by .gather()"
+        )
 
 
 def _refuse(a: Tiled, why: str) -> NoReturn:
