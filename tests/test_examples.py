@@ -30,6 +30,10 @@ SMALL = {
         "train an MLP: f64[50{x}, 16]",
     ),
     "conjugate_gradients": (["--n", "101"], "conjugate gradients: f64[101{x}, 101]"),
+    "page_rank": (
+        ["--n", "301", "--steps", "4"],
+        "page rank: 301 pages, 4 steps, inspected 0 times",
+    ),
     "fft_filter": (["--n", "10"], "fft filter: c128[10{x}, 10, 10]"),
     "decoder": (
         ["--layers", "1", "--width", "64", "--tokens", "16", "--share", "0.5"],
