@@ -20,13 +20,24 @@ from sklearn.utils.validation import check_is_fitted
 from redist.learn.borrowed import TREE_METRICS, cut_tree, fit_context, single_linkage_label
 from redist.learn.given import FLOATS, take_rows
 from redist.learn.kernels.cuda.columns import column_means
+from redist.learn.kernels.cuda.near import MOST_DIMS
 from redist.learn.kernels.steps import pair_sums
 from redist.learn.near.nearest_chain import distance_columns, merge_all
-from redist.learn.near.spanning_tree import spanning_tree
+from redist.learn.near.spanning_tree import is_fused_by_scipy, spanning_tree
 from redist.learn.over_ranks import ClustersRows, OverRanks
 from redist.learn.working import working
 from redist.runtime.cuda.loops import functions_for
-from redist.spmd import ExactGrid, Rows, all_rows, cut_like, is_global, largest, total_of, whole_of
+from redist.spmd import (
+    ExactGrid,
+    Rows,
+    all_rows,
+    cut_like,
+    is_global,
+    largest,
+    lies_on_gpu,
+    total_of,
+    whole_of,
+)
 from redist.text.progress import phase, stage
 
 Values = NDArray[Any]
@@ -46,9 +57,10 @@ class AgglomerativeClustering(ClustersRows, sklearn.cluster.AgglomerativeCluster
         model.children_                                                            # NumPy, on every rank
 
     For ``ward``, ``average`` and ``complete`` a rank holds ``n^2 / p`` distances; ``single`` grows a spanning
-    tree and holds none. Merges are those of SciPy, ties included. With ``connectivity``, matrices of
-    distances or a function for a metric, rows are gathered and scikit-learn's own ``fit`` runs on every
-    rank; ``memory`` is not used elsewhere.
+    tree and holds none. Merges are those of SciPy, ties included. Rows on GPUs stay there, with their
+    distances, if the metric is Euclidean. With ``connectivity``, matrices of distances or a function for a
+    metric, rows are gathered and scikit-learn's own ``fit`` runs on every rank; ``memory`` is not used
+    elsewhere.
     """
 
     labels_: Any
@@ -60,7 +72,8 @@ class AgglomerativeClustering(ClustersRows, sklearn.cluster.AgglomerativeCluster
         """**Collective over** the communicator of ``X``. Merge the rows of ``X``."""
         if self.connectivity is not None or not goes_over_ranks(self.metric):
             return self._fit_whole(X)
-        rows = take_rows(self, X, dtype="numeric", order=None, ensure_min_samples=2)
+        stays = stays_on_gpu(X, self.linkage, self.metric)
+        rows = take_rows(self, X, on_gpu=stays, dtype="numeric", order=None, ensure_min_samples=2)
         check_merging(self)
         merges = self._merges(rows)
         labels = take_merges(self, merges, rows.n)
@@ -109,15 +122,22 @@ def goes_over_ranks(metric: Any) -> bool:
     return isinstance(metric, str) and metric != "precomputed"
 
 
+def stays_on_gpu(X: Any, linkage: str, metric: Any) -> bool:
+    """**Local.** Whether rows on GPUs can stay there, and distances have SciPy's bits."""
+    plain = lies_on_gpu(X) and metric in SQUARED and X.shape[-1] <= MOST_DIMS
+    return bool(plain and (linkage == "single" or is_fused_by_scipy() is not None))
+
+
 def merges_of(rows: Rows, linkage: str, metric: str) -> Values:
     """**Collective.** The merges of all rows, as SciPy's ``linkage`` has them."""
-    plain = rows.holding(np.ascontiguousarray(rows.local, dtype=np.float64))
+    xp = functions_for(rows.local)
+    plain = rows.holding(xp.ascontiguousarray(rows.local, dtype=np.float64))
     if metric == "cosine" and all_rows(rows.comm, (~plain.local.any(axis=1)).any()).any():
         raise ValueError("Cosine affinity cannot be used when X contains zero vectors")
     name = NAMES.get(metric, metric)
     if linkage == "single" and name in TREE_METRICS:
         measured = None if name == "euclidean" else DistanceMetric.get_metric(name)
-        edges = spanning_tree(plain, np.zeros(len(plain.local)), 1.0, measured, phase("tree"))
+        edges = spanning_tree(plain, xp.zeros(len(plain.local)), 1.0, measured, phase("tree"))
         reached = np.append(0, edges["next_node"])
         pairs = np.column_stack([reached[:-1], reached[1:], edges["distance"]]).astype(np.float64)
         ordered = pairs[np.argsort(pairs[:, 2], kind="stable")]
@@ -175,7 +195,8 @@ def _tree(
             "branches required for the specified number of clusters",
             stacklevel=4,
         )
-    rows = take_rows(BaseEstimator(), X, dtype="numeric", order=None)
+    stays = stays_on_gpu(X, linkage, metric)
+    rows = take_rows(BaseEstimator(), X, on_gpu=stays, dtype="numeric", order=None)
     merges = merges_of(rows, linkage, metric)
     out = (merges[:, :2].astype(int), 1, rows.n, None)
     return (*out, merges[:, 2].copy()) if return_distance else out

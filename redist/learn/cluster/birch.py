@@ -1,7 +1,8 @@
 """Birch on global arrays: every rank grows the same tree, from all rows in order, a block at a time.
 
 The tree is small beside the distances of its subclusters, which are merged to the clusters that were asked
-for: those are shared among ranks.
+for: those are shared among ranks,
+and lie on the GPU if the rows do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from redist.learn.cluster.agglomerative import merges_of
 from redist.learn.cluster.kmeans import distances_to
 from redist.learn.given import take_rows
 from redist.learn.kernels.cuda.near import MOST_DIMS, nearest_of
+from redist.learn.near.spanning_tree import is_fused_by_scipy
 from redist.learn.over_ranks import ClustersRows
 from redist.learn.working import working
 from redist.runtime.copies.gpu_arrays import is_device
@@ -41,10 +43,13 @@ class _Merging:
 
     k: int
     comm: Comm
+    on_gpu: bool
 
     def fit_predict(self, centers: Values) -> Values:
         """**Collective.** The cluster of each subcluster, which all ranks have."""
         rows = Rows.share(centers, self.comm)
+        if self.on_gpu and is_fused_by_scipy() is not None:
+            rows = rows.holding(to_device(rows.local))
         merges = merges_of(rows, "ward", "euclidean")
         return np.asarray(cut_tree(self.k, merges[:, :2].astype(int), rows.n))
 
@@ -109,7 +114,7 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
         asked: Any = self.n_clusters
         if isinstance(asked, Integral) and len(self.subcluster_centers_) > max(int(asked), ALONE):
             comm = comm_or_world(None) if rows is None else rows.comm
-            self.n_clusters = _Merging(int(asked), comm)
+            self.n_clusters = _Merging(int(asked), comm, rows is not None and rows.on_gpu)
         try:
             super()._global_clustering(X)
         finally:

@@ -3,7 +3,8 @@
 A rank holds how far its points are from all: ``n`` rows of ``m`` columns. A step of a chain is an
 all-gather of three numbers a rank; a merge works out a new row where its parts are, and one all-gather of it
 brings the new column to the rank that holds it. Chains, merges and ties are those of SciPy. Steps on one
-rank are done in C where it was built, else in NumPy.
+rank are done in C where it was built, else in NumPy. Distances of rows on a GPU lie there: one rank has a
+kernel for the steps, several bring the rows that they look at to memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from redist.learn.kernels.cuda.chain import merge_on_gpu
+from redist.learn.kernels.cuda.near import all_squares
 from redist.learn.kernels.library import address, library
+from redist.learn.near.spanning_tree import is_fused_by_scipy
+from redist.runtime.cuda.arrays import to_device, to_host
+from redist.runtime.cuda.loops import functions_for
 from redist.spmd import Rows, RowsOfAll, Visits
 from redist.text.progress import Said, nothing
 
@@ -118,15 +124,25 @@ def _merged(
 
 
 def distance_columns(rows: Rows, metric: str, said: Said = nothing) -> Values:
-    """**Collective.** How far all rows are from each own row; infinitely from itself."""
-    out, done = np.empty((rows.n, len(rows.local))), 0
+    """**Collective.** How far all rows are from each own row; infinitely from itself.
+
+    On a GPU the metric is Euclidean, and distances have SciPy's bits.
+    """
+    xp, done = functions_for(rows.local), 0
+    out: Values = xp.empty((rows.n, len(rows.local)))
     for first, tile in Visits(rows):
         if len(tile) and len(rows.local):
-            cdist(tile, rows.local, metric, out=out[first : first + len(tile)])
+            into = out[first : first + len(tile)]
+            if rows.on_gpu:
+                all_squares(rows.local, tile, into, bool(is_fused_by_scipy()))
+            else:
+                cdist(tile, rows.local, metric, out=into)
             done += len(tile)
             said(done, rows.n)
+    if rows.on_gpu:
+        out = xp.sqrt(out)
     places = np.arange(len(rows.local))
-    out[places + rows.first, places] = np.inf
+    out[rows.beside(places + rows.first), rows.beside(places)] = np.inf
     return out
 
 
@@ -136,7 +152,11 @@ def merge_all(rows: Rows, far: Values, linkage: str, said: Said = nothing) -> Va
     ``far`` are :func:`distance_columns`, and are changed. Each merge has two clusters, their distance and the
     number of rows; row ``i`` of the result is cluster ``n + i``.
     """
-    alone = merge_alone(linkage, far, said) if rows.comm.size == 1 else None
+    alone = None
+    if rows.comm.size == 1 and rows.on_gpu:
+        alone = merge_on_gpu(LINKAGES.index(linkage), far, said)
+    elif rows.comm.size == 1:
+        alone = merge_alone(linkage, far, said)
     merges = _merge_together(rows, far, linkage, said) if alone is None else alone
     return number_merges(merges[np.argsort(merges[:, 2], kind="stable")])
 
@@ -152,22 +172,24 @@ def _merge_together(rows: Rows, far: Values, linkage: str, said: Said) -> Values
             chain = [int(np.flatnonzero(size)[0])]
         while True:
             x, before = chain[-1], chain[-2] if len(chain) > 1 else -1
-            y, least = _nearest(tell, far[x], rows.first, before)
+            y, least = _nearest(tell, to_host(far[x]), rows.first, before)
             if y == before:
                 break
             chain.append(y)
         del chain[-2:]
         x, y = min(x, y), max(x, y)
         merges[k] = x, y, least, size[x] + size[y]
-        new = far[y]
-        merge_rows(linkage, far[x], new, least, size[x], size[y], size[own])
+        new = to_host(far[y])  # in memory far[y] itself
+        merge_rows(linkage, to_host(far[x]), new, least, size[x], size[y], size[own])
         size[y] += size[x]
         size[x] = 0
         if own.start <= y < own.stop:
             new[y - own.start] = np.inf
+        if rows.on_gpu:
+            far[y] = to_device(new)
         whole = pieces.join(new)
         if own.start <= y < own.stop:
-            far[:, y - own.start] = whole
+            far[:, y - own.start] = rows.beside(whole)
         if own.start <= x < own.stop:
             far[:, x - own.start] = np.inf
         said(k + 1, n - 1)

@@ -39,7 +39,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 STAYS = (
     "KMeans", "MiniBatchKMeans", "BisectingKMeans", "DBSCAN", "HDBSCAN", "OPTICS", "MeanShift",
     "AffinityPropagation", "Birch", "FeatureAgglomeration", "SpectralClustering",
-    "SpectralCoclustering", "SpectralBiclustering",
+    "SpectralCoclustering", "SpectralBiclustering", "AgglomerativeClustering",
 )  # fmt: skip
 """Estimators whose rows stay on the GPU; a trace says of the others that they are copied to memory."""
 SHAPES: tuple[tuple[int, int, Any], ...] = (

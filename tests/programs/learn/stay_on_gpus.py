@@ -22,6 +22,7 @@ from redist.learn.cluster import (
     DBSCAN,
     HDBSCAN,
     OPTICS,
+    AgglomerativeClustering,
     Birch,
     BisectingKMeans,
     FeatureAgglomeration,
@@ -100,6 +101,21 @@ def trees() -> Iterator[Case]:
     x = sets()["noise"]
     yield "subclusters", x, {"threshold": 0.6, "n_clusters": None, "branching_factor": 5}, {}
     yield "too few", x, {"threshold": 9.0, "n_clusters": 70}, {}
+
+
+def merges() -> str | None:
+    """Cases of AgglomerativeClustering, of rows alone and as many ranks as there are."""
+    chosen = {"duplicates", "noise", "float32", "few", "wide", "grid"}
+    each = [("ward", "chain_step"), ("average", "chain_step"), ("complete", "chain_step")]
+    for linkage, loop in (*each, ("single", "grow")):
+        for name, x in sets().items():
+            if name in chosen:
+                options = {"linkage": linkage, "n_clusters": 2, "compute_distances": True}
+                alone = loop if COMM.size == 1 or linkage == "single" else "all_squares"
+                wrong = compare(AgglomerativeClustering, (name, x, options, {}), alone)
+                if wrong:
+                    return f"{linkage}: {wrong}"
+    return None
 
 
 def birch() -> str | None:
@@ -192,6 +208,7 @@ def elsewhere() -> str | None:
         (HDBSCAN, ("many", x, {"min_samples": 65, "copy": True}, {})),
         (OPTICS, ("many", x, {"min_samples": 65}, {})),
         (OPTICS, ("euclidean", x, {"metric": "euclidean"}, {})),
+        (AgglomerativeClustering, ("l1", x, {"linkage": "average", "metric": "l1"}, {})),
         (HDBSCAN, ("cityblock", x, {"metric": "cityblock", "copy": True}, {})),
         (HDBSCAN, ("not finite", gone, {"copy": True}, {})),
     ):
@@ -268,6 +285,7 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "DBSCAN": lambda: all_of(DBSCAN, dense, "weigh"),
     "HDBSCAN": lambda: all_of(HDBSCAN, hierarchies, "grow"),
     "OPTICS": lambda: all_of(OPTICS, orders, "grow"),
+    "AgglomerativeClustering": merges,
     "Birch": birch,
     "FeatureAgglomeration": features,
     "MeanShift": lambda: all_of(MeanShift, shifts, "sum_near"),

@@ -85,9 +85,9 @@ def least_squares(points: Any, others: Any, least: Any) -> None:
     _run("nearest", "k_least", blocks, points, others, least, k=len(least))
 
 
-def all_squares(points: Any, others: Any, far: Any) -> None:
+def all_squares(points: Any, others: Any, far: Any, fused: bool = False) -> None:
     """**Local.** Write the squares of all distances into ``far``: ``others, points``."""
-    _run("nearest", "all_squares", _jobs(points, others), points, others, far)
+    _run("nearest", "all_squares", _jobs(points, others), points, others, far, fused=fused)
 
 
 def nearest_of(points: Any, others: Any) -> tuple[Any, Any]:
@@ -125,19 +125,28 @@ def _blocks(jobs: int) -> int:
     return min(jobs, BLOCKS * n_processors())
 
 
-def _options(points: Any, k: int = 1) -> tuple[str, ...]:
+def _options(points: Any, k: int = 1, fused: bool = False) -> tuple[str, ...]:
     d = points.shape[1]
     given = f"-DREAL={C_TYPES[points.dtype]}", f"-DDIMS={d}", f"-DHELD={held(d)}"
-    return (*given, f"-DTHREADS={THREADS}", f"-DK={k}")
+    return (*given, f"-DTHREADS={THREADS}", f"-DK={k}", f"-DFUSED={int(fused)}")
 
 
-def _run(name: str, loop: str, jobs: int, points: Any, others: Any, *args: Any, k: int = 1) -> None:
+def _run(
+    name: str,
+    loop: str,
+    jobs: int,
+    points: Any,
+    others: Any,
+    *args: Any,
+    k: int = 1,
+    fused: bool = False,
+) -> None:
     """**Local.** Start a loop over pairs, if there are any."""
     if jobs:
         d = points.shape[1]
         run_loop(
             source_of("pairs", name), loop, _blocks(jobs), THREADS, points, len(points), others,
-            len(others), *args, options=_options(points, k), shared_bytes=8 * d * held(d),
+            len(others), *args, options=_options(points, k, fused), shared_bytes=8 * d * held(d),
         )  # fmt: skip
 
 
@@ -194,7 +203,7 @@ class OutsideOnGpu:
         """**Local.** Start steps for at most ``n`` points outside."""
         blocks = min(-(-n // TREE_THREADS), TREE_BLOCKS * n_processors())
         run_loop(
-            source_of("prim"), "grow", blocks, TREE_THREADS, *self._parts, self.state, told, advance,
+            source_of("least", "prim"), "grow", blocks, TREE_THREADS, *self._parts, self.state, told, advance,
             *self._apart, self._found, options=self._options,
             shared_bytes=SHARED_BYTES, times=times,
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
    A block holds HELD of the others in its memory, dim by dim; each of its threads looks after one point. DIMS dims and
    numbers of type REAL are known when this is compiled; whatever the type, squares of differences are added dim by
-   dim in double precision, as scikit-learn's trees do. */
+   dim in double precision, as scikit-learn's trees do; FUSED with the additions where SciPy was built so. */
 #define GROUP 8                 /* of the others that are compared at a time; HELD is a multiple */
 #define IN_REGISTERS 32         /* dims: a thread keeps a point of so many */
 #define POINTS ((double *)ROOM) /* DIMS, HELD */
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void squares(Own own, int q, double *far)
 #pragma unroll
         for (int g = 0; g < GROUP; g++) {
             const double apart = value - POINTS[dim * HELD + q + g];
-            far[g] += apart * apart;
+            far[g] = FUSED ? fused(apart, apart, far[g]) : far[g] + apart * apart;
         }
     }
 }

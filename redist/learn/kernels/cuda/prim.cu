@@ -5,33 +5,6 @@
 enum { REACH, NUMBER, NEAREST, CORE, POINT }; /* how a point is told */
 enum { IN_USE, OFFERED, ARRIVED, STEP };      /* state */
 
-#define LEAST ((double *)ROOM)              /* N_THREADS: the least reach that a thread saw */
-#define LOWEST ((i64 *)(LEAST + N_THREADS)) /* N_THREADS: its number */
-#define PLACE (LOWEST + N_THREADS)          /* N_THREADS: where it is, -1 for none */
-#define IS_LAST (PLACE + N_THREADS)         /* 1 */
-
-static __device__ __forceinline__ void keep_nearer(int at, double reach, i64 number, i64 place)
-{
-    if (place >= 0 &&
-        (PLACE[at] < 0 || reach < LEAST[at] || (reach == LEAST[at] && number < LOWEST[at]))) {
-        LEAST[at] = reach;
-        LOWEST[at] = number;
-        PLACE[at] = place;
-    }
-}
-
-/* Halve the threads that hold something until the first has the nearest of all. */
-#define FIND_NEAREST                                                                              \
-    for (int half = N_THREADS / 2; half; half /= 2) {                                             \
-        __syncthreads();                                                                          \
-        EACH_THREAD                                                                               \
-        {                                                                                         \
-            if (tid < half)                                                                       \
-                keep_nearer(tid, LEAST[tid + half], LOWEST[tid + half], PLACE[tid + half]);       \
-        }                                                                                         \
-    }                                                                                             \
-    __syncthreads();
-
 /* Let the tree have the point of a row of `told`, and write the nearest of those outside into the row after it; `told`
    advances by `advance` numbers a step. Points outside: `columns` (d x room, of which the first state[IN_USE] are in use)
    and of each how far it is from the tree, the point of the tree that is nearest, its core distance and its number. The
