@@ -21,6 +21,8 @@ from tests.fakes.emulated_loops import RawModule
 
 MISSING = {"vector_norm", "unravel_index"}
 """Functions that CuPy does not have."""
+REFUSED = {"take": "mode", "reshape": "copy"}
+"""Arguments of functions and methods of NumPy that CuPy's do not have."""
 
 PLACE: list[Any] = [lambda values: values]
 """What says where new arrays lie."""
@@ -110,6 +112,7 @@ class ndarray(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         if function.__name__ in MISSING or ("out" in options and "fft" in function.__module__):
             return NotImplemented
+        _check_arguments(function.__name__, options)
         if function.__name__ == "searchsorted" and any(one.dtype.kind in "bc" for one in args[:2]):
             raise TypeError("no places among truth values or complex numbers")
         if function.__module__ == "numpy.linalg":
@@ -145,14 +148,15 @@ class ndarray(NDArrayOperatorsMixin):
             self.values[_opened(key)] = _values(value)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # by these NumPy would read values that it cannot see on a GPU
+            raise AttributeError(name)
         found = getattr(self._at if name in KNOWN else self.values, name)
         if not callable(found) or name in ("dtype", "item", "tolist"):
             whole = self if self.base is None else self.base
             return ndarray(found, whole) if isinstance(found, np.ndarray) else found
 
         def call(*args: Any, **options: Any) -> Any:
-            if name == "reshape" and "copy" in options:
-                raise TypeError("reshape() got an unexpected keyword argument 'copy'")
+            _check_arguments(name, options)
             into = options.get("out")
             out = found(*_opened(args), **{key: _opened(one) for key, one in options.items()})
             if out is None or into is not None:
@@ -207,6 +211,11 @@ def _radix(values: Any) -> Any:
         return values
     raw = (values + values.dtype.type(0)).view(f"i{values.itemsize}")
     return np.where(raw < 0, raw ^ np.iinfo(raw.dtype).max, raw)
+
+
+def _check_arguments(name: str, options: dict[str, Any]) -> None:
+    if REFUSED.get(name) in options:
+        raise TypeError(f"{name}() got an unexpected keyword argument {REFUSED[name]!r}")
 
 
 def _views(out: Any, of: Any) -> bool:

@@ -211,7 +211,7 @@ class Ghost(NDArrayOperatorsMixin):
     def take(
         self, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
     ) -> Any:
-        options = {"axis": axis, "mode": mode}
+        options = {"axis": axis} | ({} if mode == "raise" else {"mode": mode})  # CuPy has none
         if out is not None:
             return write(np.take, (self, indices), {**options, "out": out}, out)
         small = np.broadcast_to(np.zeros((), np.uint8), self.shape)

@@ -223,7 +223,7 @@ class ValueRuns:
         before = np.flatnonzero(sizes[: x.comm.rank])
         if len(keys) and len(before):
             flags[:1] = bool(lasts[before[-1]] != ends[0])
-        begun = traffic().tell_all(x.comm, np.array(np.count_nonzero(flags), dtype=np.int64))
+        begun = traffic().tell_all(x.comm, np.array(int(np.count_nonzero(flags))))
         return ValueRuns(x, flags, begun, int(begun[: x.comm.rank].sum()))
 
     def join_runs(self, function: np.ufunc, values: Ints, nothing: int) -> Ints:
