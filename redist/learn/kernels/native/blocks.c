@@ -66,64 +66,56 @@ FOR_THIS_CPU void redist_times(const double *restrict rows, int64_t n, int64_t m
     }
 }
 
-#define SIDE 4      /* columns of either block whose inner products are held at a time */
-#define STRETCH 512 /* rows that are read while they are near */
+#define BLOCK                                                                                     \
+    32 /* columns that are held beside each other at a time, those beyond the last as zeros */
+#define STRETCH 128 /* rows that are read while they are near */
 
-/* Inner products of up to SIDE columns of either block over some rows; all of them if FULL. */
-#define INNER(NAME, HIGH, WIDE)                                                                   \
-    INLINE void NAME(const double *restrict left, int64_t left_stride,                            \
-                     const double *restrict right, int64_t right_stride, int64_t n,               \
-                     double coarse, double fine, int64_t high, int64_t wide,                      \
-                     double large[SIDE][SIDE], double small[SIDE][SIDE])                          \
-    {                                                                                             \
-        (void)high;                                                                               \
-        (void)wide;                                                                               \
-        double some[SIDE][SIDE] = {{0}}, rest[SIDE][SIDE] = {{0}};                                \
-        for (int64_t r = 0; r < n; r++) {                                                         \
-            const double *restrict one = left + r * left_stride;                                  \
-            const double *restrict other = right + r * right_stride;                              \
-            for (int64_t i = 0; i < HIGH; i++)                                                    \
-                for (int64_t j = 0; j < WIDE; j++) {                                              \
-                    const double value = one[i] * other[j];                                       \
-                    const double part = on_grid(value, coarse);                                   \
-                    some[i][j] += part;                                                           \
-                    rest[i][j] += on_grid(value - part, fine);                                    \
-                }                                                                                 \
-        }                                                                                         \
-        for (int i = 0; i < SIDE; i++)                                                            \
-            for (int j = 0; j < SIDE; j++) {                                                      \
-                large[i][j] = some[i][j];                                                         \
-                small[i][j] = rest[i][j];                                                         \
-            }                                                                                     \
+enum { SIDE = 4 * LANES_F64 }; /* columns whose sums are in registers */
+
+/* Coarse and fine sums of the products of SIDE columns with one other over some rows: added to `large` and `small`. */
+INLINE void add_products(const double (*left)[BLOCK], const double *restrict right, int64_t stride,
+                         int64_t n, int64_t at, double coarse, double fine, double *restrict large,
+                         double *restrict small)
+{
+    lanes_f64 high[4] = {{0}}, low[4] = {{0}};
+    for (int64_t r = 0; r < n; r++)
+        UNROLLED for (int c = 0; c < 4; c++)
+        {
+            const lanes_f64 value = load_f64(left[r] + at + c * LANES_F64) * right[r * stride];
+            const lanes_f64 part = (value + coarse) - coarse;
+            high[c] += part;
+            low[c] += ((value - part) + fine) - fine;
+        }
+    UNROLLED for (int c = 0; c < 4; c++)
+    {
+        store_f64(large + at + c * LANES_F64, high[c]);
+        store_f64(small + at + c * LANES_F64, low[c]);
     }
-
-INNER(inner_full, SIDE, SIDE)
-INNER(inner_edge, high, wide)
+}
 
 /* `sums` (2 x a x b, zeros before): coarse and fine parts of the inner products of the columns of two blocks. */
 FOR_THIS_CPU void redist_inner(const double *restrict left, int64_t a, int64_t left_stride,
                                const double *restrict right, int64_t b, int64_t right_stride,
                                int64_t n, double coarse, double fine, double *restrict sums)
 {
-    for (int64_t lo = 0; lo < n; lo += STRETCH)
-        for (int64_t p = 0; p < a; p += SIDE)
-            for (int64_t q = 0; q < b; q += SIDE) {
-                const int64_t rows = n - lo < STRETCH ? n - lo : STRETCH;
-                const int64_t high = a - p < SIDE ? a - p : SIDE,
-                              wide = b - q < SIDE ? b - q : SIDE;
-                const double *one = left + lo * left_stride + p,
-                             *other = right + lo * right_stride + q;
-                double large[SIDE][SIDE], small[SIDE][SIDE];
-                if (high == SIDE && wide == SIDE)
-                    inner_full(one, left_stride, other, right_stride, rows, coarse, fine, high,
-                               wide, large, small);
-                else
-                    inner_edge(one, left_stride, other, right_stride, rows, coarse, fine, high,
-                               wide, large, small);
-                for (int64_t i = 0; i < high; i++)
-                    for (int64_t j = 0; j < wide; j++) {
-                        sums[(p + i) * b + q + j] += large[i][j];
-                        sums[a * b + (p + i) * b + q + j] += small[i][j];
-                    }
+    for (int64_t p = 0; p < a; p += BLOCK) {
+        const int64_t wide = a - p < BLOCK ? a - p : BLOCK;
+        double held[STRETCH][BLOCK] = {{0}};
+        for (int64_t lo = 0; lo < n; lo += STRETCH) {
+            const int64_t rows = n - lo < STRETCH ? n - lo : STRETCH;
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t i = 0; i < wide; i++)
+                    held[r][i] = left[(lo + r) * left_stride + p + i];
+            for (int64_t q = 0; q < b; q++) {
+                double large[BLOCK], small[BLOCK];
+                for (int64_t at = 0; at < wide; at += SIDE)
+                    add_products(held, right + lo * right_stride + q, right_stride, rows, at,
+                                 coarse, fine, large, small);
+                for (int64_t i = 0; i < wide; i++) {
+                    sums[(p + i) * b + q] += large[i];
+                    sums[(a + p + i) * b + q] += small[i];
+                }
             }
+        }
+    }
 }
