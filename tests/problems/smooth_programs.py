@@ -137,7 +137,7 @@ def binary(rng: np.random.Generator, values: list[Values], k: int) -> Drawn:
 
 def reduced(rng: np.random.Generator, values: list[Values], k: int) -> Drawn:
     x = values[k]
-    if not x.ndim:
+    if not x.ndim or not x.size:  # nothing has no largest
         return None
     axis = None if rng.random() < 0.15 else int(rng.integers(x.ndim))
     if x.ndim > 1 and rng.random() < 0.2:
