@@ -33,28 +33,21 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "Birch": {"n_clusters": 3},
     "FeatureAgglomeration": {"n_clusters": 2},
     "SpectralClustering": {"n_clusters": 3, "random_state": 0},
-    "SpectralCoclustering": {"n_clusters": 2, "random_state": 0},
-    "SpectralBiclustering": {"n_clusters": 2, "random_state": 0},
+    "SpectralCoclustering": {"n_clusters": 2, "random_state": 0, "n_init": 2},
+    "SpectralBiclustering": {"n_clusters": 2, "random_state": 0, "n_init": 2, "n_components": 3},
 }
-STAYS = (
-    "KMeans", "MiniBatchKMeans", "BisectingKMeans", "DBSCAN", "HDBSCAN", "OPTICS", "MeanShift",
-    "AffinityPropagation", "Birch", "FeatureAgglomeration", "SpectralClustering",
-    "SpectralCoclustering", "SpectralBiclustering", "AgglomerativeClustering",
-)  # fmt: skip
-"""Estimators whose rows stay on the GPU; a trace says of the others that they are copied to memory."""
 SHAPES: tuple[tuple[int, int, Any], ...] = (
     (61, 3, np.float64),
     (90, 2, np.float32),
     (40, 17, np.float64),
 )
-"""Rows, columns and dtypes of sets; the first is for all, the others for those that stay."""
+"""Rows, columns and dtypes of sets."""
 CHECKS = tuple(OPTIONS)
 
 
 def check(name: str) -> str | None:
     """What is wrong with an estimator."""
-    shapes = SHAPES if name in STAYS else SHAPES[:1]
-    found = ((shape, check_set(name, *shape)) for shape in shapes)
+    found = ((shape, check_set(name, *shape)) for shape in SHAPES)
     return next((f"{shape}: {wrong}" for shape, wrong in found if wrong), None)
 
 
@@ -67,14 +60,8 @@ def check_set(name: str, n: int, d: int, dtype: Any) -> str | None:
     there = pgas.asarray(x, type="{x}, {}").to_device("cuda")
     with redist.trace() as t:
         model = kind(**OPTIONS[name]).fit(there)
-    if bool(t.copied) == (name in STAYS) or bool(t.copied) != ("from GPU to memory" in str(t)):
-        return f"the trace says\n{t}"
-    if any(line.file != __file__ for line in t.copied):
-        return f"lines of others: {t}"
-    own = there.local
-    assert own is not None
-    if any(one.copied_bytes < own.nbytes for one in t.copied.values()):
-        return f"too few bytes: {t}"
+    if t.copied:
+        return f"rows left the GPU:\n{t}"
     labels = getattr(model, attribute)
     if name == "FeatureAgglomeration":  # of columns: NumPy
         return None if np.array_equal(labels, want) else "other labels"
