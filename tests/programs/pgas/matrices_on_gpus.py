@@ -287,7 +287,7 @@ UNKNOWN: dict[str, tuple[str, Call]] = {
     "solve": ("s", lambda m, a: m.linalg.solve(a, a)),
     "det": ("s", lambda m, a: m.linalg.det(a)),
     "slogdet": ("s", lambda m, a: m.linalg.slogdet(a)[1]),
-    "qr": ("t", lambda m, a: m.linalg.qr(a)[1]),
+    "qr": ("t", lambda m, a: m.abs(m.linalg.qr(a)[1])),  # rows of R have any sign
 }
 
 
