@@ -128,7 +128,7 @@ def _add_on_gpu(tile: Tile, index: tuple[Any, ...], values: Tile) -> None:
     """**Local.** The same on a GPU: each element adds its values in their order, as in memory."""
     flat: Any = 0
     for n, one in zip(tile.shape, index, strict=True):
-        at = one if isinstance(one, int) else to_device(one)
+        at = one if isinstance(one, int) else to_device(one).astype(np.int64, copy=False)
         flat = flat * n + at % n
     places = np.broadcast_to(flat, values.shape).reshape(-1)
     fold_in(tile, places, values.reshape(-1), ((OPS.index("sum"), values.size),))

@@ -248,6 +248,10 @@ def in_programs() -> str | None:
 TAKEN: dict[str, Callable[[Any, Any], Any]] = {
     "rows": lambda x, w: x[moved_to(x, PLACES[:40] % 60)] * w[:40],
     "pairs": lambda x, w: x[moved_to(x, PLACES % 60), moved_to(x, PLACES % 50)] * w[0, 0],
+    "pairs of small integers": lambda x, w: (
+        x[moved_to(x, (PLACES % 60).astype("u1")), moved_to(x, (PLACES % 50).astype("i4"))]
+        * w[0, 0]
+    ),
     "mask": lambda x, w: x[moved_to(x, GRID[:, 0] > 0)] * 2.0,
     "sorted": lambda x, w: xp.sort(x, axis=0) * w,
     "largest": lambda x, w: xp.topk(x, 3, axis=0).values * w[:3],
