@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
-from tests.programs.launch import run
 
 pytestmark = needs_mpi
 
@@ -20,8 +19,7 @@ def test_all_functions_on_gpus(ranks: int) -> None:
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_order_and_indices_on_gpus(ranks: int) -> None:
-    done = run("tests.programs.pgas.order_on_gpus", ranks, "--cuda", limit_s=300.0)
-    assert done.status == 0, done.output
+    must_succeed("pgas.order_on_gpus", ranks, "--cuda")
 
 
 @needs_gpu
@@ -44,8 +42,7 @@ def test_one_sided_access_on_gpus(ranks: int) -> None:
         ("reaching", ()),
         ("reaching", ("--nodes",)),
     ):
-        done = run(f"tests.programs.pgas.{program}", ranks, "--cuda", *args, limit_s=300.0)
-        assert done.status == 0, done.output
+        must_succeed(f"pgas.{program}", ranks, "--cuda", *args)
 
 
 @needs_gpu
@@ -57,13 +54,11 @@ def test_visits_on_gpus(ranks: int) -> None:
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_matrices_on_gpus(ranks: int) -> None:
-    done = run("tests.programs.pgas.matrices_on_gpus", ranks, "--cuda", limit_s=300.0)
-    assert done.status == 0, done.output
+    must_succeed("pgas.matrices_on_gpus", ranks, "--cuda")
 
 
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 3, 8])
 def test_halos_on_gpus(ranks: int) -> None:
-    done = run("tests.programs.mpi.halos", ranks, "--real", "--n", "20", limit_s=300.0)
-    assert done.status == 0, done.output
-    assert f"20 halos, 0 wrong ({ranks} ranks)" in done.output
+    said = must_succeed("mpi.halos", ranks, "--real", "--n", "20")
+    assert f"20 halos, 0 wrong ({ranks} ranks)" in said

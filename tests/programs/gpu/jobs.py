@@ -28,10 +28,12 @@ needs_mpi = pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")
 
 
 def must_succeed(module: str, ranks: int, *args: str, limit_s: float = 300.0) -> str:
-    """Run ``tests.gpu.<module>`` under mpirun; what it printed."""
+    """Run ``tests.programs.gpu.<module>``, or a module ``<folder>.<module>``, under mpirun; what it printed.
+
+    Programs end after as long by themselves: kernels are compiled on the way.
+    """
+    where = module if "." in module else f"gpu.{module}"
     variables = {"REDIST_TEST_LIMIT_S": str(limit_s)}
-    done = run(
-        f"tests.programs.gpu.{module}", ranks, *args, variables=variables, limit_s=limit_s + 10
-    )
+    done = run(f"tests.programs.{where}", ranks, *args, variables=variables, limit_s=limit_s + 10)
     assert done.status == 0, done.output
     return done.output
