@@ -82,7 +82,7 @@ OTHERS = {
     "packs": Benchmark("bench.copies.packs"),
     "gpu packs": Benchmark("bench.gpu.packs", needs=("cupy",)),
     "gpu halos": Benchmark("bench.gpu.halos", needs=("cupy",)),
-    "gpu onesided": Benchmark("bench.gpu.onesided", needs=("cupy",)),
+    "gpu onesided": Benchmark("bench.gpu.onesided", ("onesided",), needs=("cupy",)),
     "gpu kernels": Benchmark("bench.gpu.kernels", needs=("cupy",)),
     "halves gpu": Benchmark("bench.gpu.halves", ("gpu",), needs=("cupy",)),
     "gpu ranks": Benchmark("bench.gpu.ranks", needs=("cupy",)),

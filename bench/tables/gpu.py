@@ -56,7 +56,7 @@ class GpuRun:
 def runs_of(name: str) -> list[GpuRun]:
     """The runs of that name: the first, and those that are numbered, as ``4 ranks, run 2``."""
     stored, out = read("gpu"), []
-    for run in dict.fromkeys(row.what["run"] for row in stored.rows):
+    for run in dict.fromkeys(row.what["run"] for row in stored.select(table="runs")):
         if re.fullmatch(re.escape(name) + r"(, run \d+)?", run):
             rows = stored.select(run=run)
             found = {(row.what["case"], row.what["contender"]): row.found for row in rows}
