@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 
 from examples import train_gpt, train_mlp
 from redist.lower.hlo import received_bytes
-from tests.problems.smooth_programs import draw_program
+from tests.problems.smooth_programs import SmoothProgram, draw_program, slope_along
 from tests.programs.pgas.training import (
     PLACED,
     RATE,
@@ -43,9 +43,22 @@ def gradients_of(number: int) -> list[Any]:
     numbers = tuple(range(len(given)))
     slopes = jax.grad(lambda *args: program(jnp, *args), numbers)
     try:
-        return [np.asarray(g) for g in jax.jit(slopes)(*given)]
+        found = [np.asarray(g) for g in jax.jit(slopes)(*given)]
     except jax.errors.JaxRuntimeError:  # XLA refuses layouts of some Fourier transforms
-        return [np.asarray(g) for g in slopes(*given)]
+        found = []
+    if not found or _is_miscompiled(program, found):
+        found = [np.asarray(g) for g in slopes(*given)]
+    return found
+
+
+def _is_miscompiled(program: SmoothProgram, found: list[Any]) -> bool:
+    """Whether gradients are far from NumPy's differences: XLA compiles one of 500 wrongly (318, 0.10.2)."""
+    rng = np.random.default_rng(0)
+    ways = [rng.standard_normal(x.shape) for x in program.arguments]
+    with np.errstate(all="ignore"):
+        want, doubt = slope_along(lambda *args: program(np, *args), program.arguments, ways)
+    slope = sum(float(np.vdot(g, way).real) for g, way in zip(found, ways, strict=True))
+    return bool(abs(slope - want) > 1e-4 * max(1.0, abs(want)) + 10 * doubt)
 
 
 def mlp() -> list[float]:
