@@ -19,7 +19,7 @@ from redist.pgas.indexing import integer
 from redist.pgas.indexing.basic import get_basic, put_basic
 from redist.pgas.indexing.chosen import unravel
 from redist.pgas.indexing.keys import AtIndices, ByMask, InRange, Item, NewDim
-from redist.pgas.kinds import tile_dtype
+from redist.pgas.kinds import is_half, is_stored, number_kind, tile_dtype
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.arguments import check_arrays, dim_of, takes_array
 from redist.pgas.tiles.arranging import left_alone
@@ -197,7 +197,8 @@ def nonzero(x: T, /) -> tuple[T, ...]:
         raise ArgumentError("cannot list the elements of an array without dims")
     _refuse_to_explain(x)
     x = resolve_pending(x)
-    counted = x.memory.on_device and x.dtype.kind in "biuf"  # by CuPy, as they are
+    narrow = is_half(x.dtype) or is_stored(x.dtype)
+    counted = x.memory.on_device and number_kind(x.dtype) in "biuf" and not narrow  # by CuPy
     truth = x if counted or x.dtype == np.bool_ else apply(np.not_equal, x, x.dtype.type(0))
     flat = reshape(truth, (x.size,))
     kind = make_type(x.mesh, dtype_of(np.dtype(np.int64)), flat.shape, flat.type.dims)

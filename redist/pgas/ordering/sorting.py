@@ -19,6 +19,7 @@ from redist.layout.axes import coordinates, refined_parts
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, grid
 from redist.pgas.elementwise.in_f32 import in_f32
+from redist.pgas.kinds import array_dtype
 from redist.pgas.ordering.lines import kind_of_sort, order_of_lines, sort_lines, sorted_lines
 from redist.pgas.ordering.splitters import find_splitters
 from redist.pgas.tiles.arguments import dim_of, takes_array
@@ -99,7 +100,7 @@ def _sort(x: T, what: str, axis: int, descending: bool, stable: bool) -> T:
         return x.new(t, x.memory.contiguous(np.flip(out, dim)) if descending else out)
     x.memory.check_room(2 * t.tile_bytes)
     if x.memory.on_device:
-        out = x.memory.empty(given.shape, t.dtype.to_numpy(), t.tile_bytes)
+        out = x.memory.empty(given.shape, array_dtype(t.dtype), t.tile_bytes)
         x.memory.write(_write_order, out, given, dim, descending)
         return x.new(t, out)
     places = np.argsort(given, axis=dim, kind="stable")
