@@ -100,10 +100,8 @@ def test_a_run_takes_the_place_of_that_of_its_name(tmp_path: Path) -> None:
 
 
 def test_new_runs_have_the_columns_of_stored_ones() -> None:
-    for row in read("gpu").rows:
-        assert (
-            list(row.what) == ["table", "run", "case", "contender"] and row.what["table"] == "runs"
-        )
+    for row in read("gpu").select(table="runs"):
+        assert list(row.what) == ["table", "run", "case", "contender"]
         columns = kernels.FOUND if "kernels" in row.what["run"] else ranks.FOUND
         assert set(row.found) <= set(columns)
 
