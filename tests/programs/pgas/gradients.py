@@ -73,11 +73,17 @@ def _beside_differences(
 
 
 def _beside_jax(draw: Draw, number: int, found: list[Values]) -> str | None:
-    """What is wrong with gradients, by those that JAX found, if it has been asked."""
+    """What is wrong with gradients, by those that JAX found, if it has been asked.
+
+    In 17 of 500 programs JAX has NaN or infinity for some elements, as behind a root of 0 that nothing else
+    needs. Ours are numbers there, which differences have confirmed.
+    """
     for k, g in enumerate(found if draw.beside else ()):
         want = draw.beside[f"{number}.{k}"]
-        far = np.abs(g - want).max(initial=0) / max(1.0, np.abs(want).max(initial=0))
-        if far > SAME_AS_JAX:
+        known = np.isfinite(want)
+        size = max(1.0, np.abs(want[known]).max(initial=0))
+        far = np.abs(g - want)[known].max(initial=0) / size
+        if not far <= SAME_AS_JAX or not np.isfinite(g).all():
             return f"argument {k}: {g}, not {want} as in JAX: {far}"
     return None
 
