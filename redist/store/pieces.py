@@ -24,7 +24,7 @@ from redist.layout.axes import coordinates
 from redist.layout.tiles import grids, spans_in
 from redist.names.digits import Counted, boxes_in
 from redist.names.part import Part
-from redist.runtime.cuda.arrays import strided_view
+from redist.runtime.copies.gpu_arrays import strided_view
 
 Span = tuple[int, int, int]
 """Where a range of a dim begins in the array, how long it is, and where it begins in the tile."""

@@ -58,3 +58,21 @@ def on_this_gpu(work: Callable[[], T]) -> Callable[[], T]:
             return work()
 
     return there
+
+
+def strided_view(array: Any, counts: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """Elements of an array, of NumPy's or CuPy's, that begins with the first of them."""
+    if isinstance(array, np.ndarray):
+        return np.lib.stride_tricks.as_strided(array, counts, strides)
+    import cupy
+
+    return cupy.lib.stride_tricks.as_strided(array, counts, strides)
+
+
+def indices_for(array: Any, indices: Any) -> Any:
+    """Indices of the host as an array of NumPy's or CuPy's takes them: on its GPU, if it has one."""
+    if isinstance(array, np.ndarray):
+        return indices
+    import cupy
+
+    return cupy.asarray(indices)

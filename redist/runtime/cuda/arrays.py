@@ -97,15 +97,6 @@ def to_host(array: Any) -> Any:
     return cupy.asnumpy(as_device(array))
 
 
-def strided_view(array: Any, counts: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """**Local.** Elements of an array, of NumPy's or CuPy's, that begins with the first of them."""
-    if isinstance(array, np.ndarray):
-        return np.lib.stride_tricks.as_strided(array, counts, strides)
-    import cupy
-
-    return cupy.lib.stride_tricks.as_strided(array, counts, strides)
-
-
 def to_device(array: Any) -> Any:
     """**Local.** The values on the current GPU: itself where it is there already, else a copy."""
     import cupy

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from redist.runtime.cuda.arrays import empty_on_device, strided_view, to_device
+from redist.runtime.cuda.arrays import empty_on_device
 from redist.runtime.cuda.exchange import exchange as exchange_parts
+from redist.runtime.elements.block_copies import read, write
 from redist.runtime.elements.by_index import Blocks, Side, find_plan
-from redist.runtime.index_sets.held import Comb, Positions, as_slice, cut, list_positions
+from redist.runtime.index_sets.held import cut
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import world_of
 
@@ -64,6 +65,7 @@ def exchange(
         data = empty_on_device((int(sent.sum()),), dtype)
         out = empty_on_device((int(come.sum()),), dtype)
         for block, part in _parts(outgoing, data):
+            assert from_tile is not None
             part[...] = read(from_tile, block)
         received += exchange_parts(
             comm,
@@ -74,6 +76,7 @@ def exchange(
             timeout_s,
         )
         for block, part in _parts(incoming, out):
+            assert to_tile is not None
             write(to_tile, block, part)
     return received
 
@@ -114,49 +117,3 @@ def _parts(portions: dict[int, Blocks], packed: Tile) -> Iterator[tuple[Any, Til
             n = _elems(block)
             yield block, packed[at : at + n].reshape([piece.n for piece in block])
             at += n
-
-
-def read(tile: Tile, block: Any) -> Tile:
-    """**Local.** A block of a source tile; a view where it can be one."""
-    chosen = [piece.source for piece in block]
-    out = open_view(tile, [None if isinstance(one, np.ndarray) else one for one in chosen])
-    dim = 0
-    for one in chosen:
-        if isinstance(one, np.ndarray):
-            out = out.take(to_device(one), axis=dim)
-        dim += 2 if isinstance(one, Comb) else 1
-    return out.reshape([piece.n for piece in block]) if out.ndim > len(block) else out
-
-
-def write(tile: Tile, block: Any, values: Tile) -> None:
-    """**Local.** Fill a block of a target tile; dims of size 1 stretch."""
-    for dim, piece in enumerate(block):
-        if piece.which is not None:
-            values = values.take(to_device(piece.which), axis=dim)
-    chosen: list[Any] = [piece.target for piece in block]
-    if not any(isinstance(one, np.ndarray) for one in chosen):
-        shape: list[int] = []
-        for size, one in zip(values.shape, chosen, strict=True):
-            shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
-        open_view(tile, chosen)[...] = values.reshape(shape)
-    elif sum(not isinstance(one, range) for one in chosen) == 1:
-        tile[
-            tuple(as_slice(one) if isinstance(one, range) else to_device(one) for one in chosen)
-        ] = values
-    else:
-        tile[tuple(map(to_device, np.ix_(*map(list_positions, chosen))))] = values
-
-
-def open_view(tile: Tile, chosen: list[Positions | None]) -> Tile:
-    """**Local.** A view of ranges and combs; None takes a dim whole, a comb becomes two dims."""
-    index: list[Any] = [as_slice(one) if isinstance(one, range) else slice(None) for one in chosen]
-    out = tile[(*index, Ellipsis)]
-    if not any(isinstance(one, Comb) for one in chosen):
-        return out
-    out = out[tuple(slice(one.at if isinstance(one, Comb) else 0, None) for one in chosen)]
-    shape: list[int] = []
-    strides: list[int] = []
-    for one, size, stride in zip(chosen, out.shape, out.strides, strict=True):
-        shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
-        strides += [one.step * stride, stride] if isinstance(one, Comb) else [stride]
-    return strided_view(out, tuple(shape), tuple(strides))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from redist.layout.tiles import Ints
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
+from redist.runtime.copies.gpu_arrays import indices_for, strided_view
 from redist.runtime.copies.kernels import MAX_DIMS, kernels
 from redist.runtime.copies.strided import Strided, canonical
 from redist.runtime.index_sets.held import (
@@ -139,7 +140,7 @@ def read(tile: Tile, block: Block) -> Tile:
     dim = 0
     for one in chosen:
         if isinstance(one, np.ndarray):
-            out = out.take(one, axis=dim)
+            out = out.take(indices_for(tile, one), axis=dim)
         dim += 2 if isinstance(one, Comb) else 1
     return out.reshape([piece.n for piece in block]) if out.ndim > len(block) else out
 
@@ -148,7 +149,7 @@ def write(tile: Tile, block: Block, values: Tile) -> None:
     """Fill a block of a target tile; dims of size 1 stretch."""
     for dim, piece in enumerate(block):
         if piece.which is not None:
-            values = values.take(piece.which, axis=dim)
+            values = values.take(indices_for(tile, piece.which), axis=dim)
     chosen: list[Any] = [piece.target for piece in block]
     if not any(isinstance(one, np.ndarray) for one in chosen):
         shape: list[int] = []
@@ -156,9 +157,15 @@ def write(tile: Tile, block: Block, values: Tile) -> None:
             shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
         open_view(tile, chosen)[...] = values.reshape(shape)
     elif sum(not isinstance(one, range) for one in chosen) == 1:
-        tile[tuple(as_slice(one) if isinstance(one, range) else one for one in chosen)] = values
+        tile[
+            tuple(
+                as_slice(one) if isinstance(one, range) else indices_for(tile, one)
+                for one in chosen
+            )
+        ] = values
     else:
-        tile[np.ix_(*map(list_positions, chosen))] = values
+        lists = np.ix_(*map(list_positions, chosen))
+        tile[tuple(indices_for(tile, one) for one in lists)] = values
 
 
 def open_view(tile: Tile, chosen: Iterable[Positions | None]) -> Tile:
@@ -174,4 +181,5 @@ def open_view(tile: Tile, chosen: Iterable[Positions | None]) -> Tile:
     for one, size, stride in zip(chosen, out.shape, out.strides, strict=True):
         shape += [one.teeth, one.n] if isinstance(one, Comb) else [size]
         strides += [one.step * stride, stride] if isinstance(one, Comb) else [stride]
-    return np.lib.stride_tricks.as_strided(out, shape, strides)
+    made: Tile = strided_view(out, tuple(shape), tuple(strides))
+    return made
