@@ -77,6 +77,6 @@ def test_every_device_has_launches_of_its_own(
     bases = np.zeros(2, np.uintp)
     made = []
     for device in (0, 1, 0, 1):
-        cupy.cuda.Device = partial(SimpleNamespace, id=device)
+        cupy.cuda.runtime = SimpleNamespace(getDevice=partial(int, device))
         made.append(remembered(launches, bases, 0, partial(int, device)))
     assert made == [0, 1, 0, 1]

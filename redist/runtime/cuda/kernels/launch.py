@@ -29,7 +29,7 @@ T = TypeVar("T")
 Start = Callable[[], None]
 """Starts work on a stream that was chosen before."""
 Key = tuple[int, int, bytes]
-"""A device, a stream of it, and how buffers lie."""
+"""A device, a stream of it, and where buffers lie, or how."""
 
 ALL_KINDS = 0x48FFFF
 ALL_FOLDED = 0xFFFF
@@ -165,19 +165,25 @@ class Launch:
         return int(self._many[1].data.ptr)
 
 
-def remembered(launches: dict[Key, T], bases: Addresses, stream: int, make: Callable[[], T]) -> T:
-    """What was made for a stream and for buffers that lie like these in words of 16 bytes.
+def remembered(kept: dict[Key, T], buffers: Addresses, stream: int, make: Callable[[], T]) -> T:
+    """What was made for a stream of this device and for these numbers of buffers; made where it is missing.
 
-    Few are kept: their tables take memory of the GPU. Devices may have streams of the same number.
+    Few are kept: tables take memory of the GPU. Devices may have streams of the same number.
     """
     import cupy
 
-    key = cupy.cuda.Device().id, stream, (bases & np.uintp(WORD - 1)).tobytes()
-    if key not in launches:
-        if len(launches) >= MOST_KEPT:
-            launches.clear()
-        launches[key] = make()
-    return launches[key]
+    key = cupy.cuda.runtime.getDevice(), stream, buffers.tobytes()
+    found = kept.get(key)
+    if found is None:
+        if len(kept) >= MOST_KEPT:
+            kept.clear()
+        found = kept[key] = make()
+    return found
+
+
+def phases(bases: Addresses) -> Addresses:
+    """How buffers lie in words of 16 bytes: one launch does for all that lie alike."""
+    return bases & np.uintp(WORD - 1)
 
 
 def join_tables(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:

@@ -20,8 +20,7 @@ from redist.runtime.copies.reduce import check_reduces, combine, combines_on_gpu
 from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import ReductionChain, chain_copies, turns_of
-from redist.runtime.cuda.kernels.launch import Key, Launch, Start, remembered
-from redist.runtime.cuda.kernels.pieces import WORD
+from redist.runtime.cuda.kernels.launch import Key, Launch, Start, phases, remembered
 from redist.runtime.cuda.kernels.tables import Tables, tables_of
 from redist.runtime.schedule.compiler import Message, Round
 
@@ -69,6 +68,7 @@ class CudaReductionList:
     dtype: DType
     tuning: Tuning
     _launches: dict[Key, list[Launch]] = field(default_factory=dict)
+    _bound: dict[Key, list[Start]] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -89,18 +89,18 @@ class CudaReductionList:
 
     def run(self, bases: Addresses, stream: int = 0) -> None:
         """Start the reductions on a stream; ``bases`` has the address of every buffer."""
-        for start in self.bind(bases, stream):
+        for start in remembered(self._bound, bases, stream, partial(self.bind, bases, stream)):
             start()
 
     def bind(self, bases: Addresses, stream: int = 0) -> list[Start]:
         """What starts the reductions of buffers that lie there, on a stream, one after another."""
+        lie = phases(bases)
 
         def make() -> list[Launch]:
-            phases = (bases & np.uintp(WORD - 1)).tolist()
             prelude = prelude_of(self.op, self.dtype)
-            return [Launch(tables, self.tuning, prelude) for tables in self.tables(phases)]
+            return [Launch(tables, self.tuning, prelude) for tables in self.tables(lie.tolist())]
 
-        launches = remembered(self._launches, bases, stream, make)
+        launches = remembered(self._launches, lie, stream, make)
         return [launch.bind(bases, stream) for launch in launches]
 
     def tables(self, phases: Sequence[int]) -> list[Tables]:
@@ -174,6 +174,7 @@ class CudaCopyList:
     n_bytes: int
     tuning: Tuning
     _launches: dict[Key, Launch] = field(default_factory=dict)
+    _bound: dict[Key, list[Start]] = field(default_factory=dict)
 
     @staticmethod
     def of(moves: Iterable[BufferCopy], tuning: Tuning | None = None) -> CudaCopyList:
@@ -187,7 +188,7 @@ class CudaCopyList:
 
     def run(self, bases: Addresses, stream: int = 0) -> None:
         """Start the copies on a stream (its handle); ``bases`` has the address of every buffer."""
-        for start in self.bind(bases, stream):
+        for start in remembered(self._bound, bases, stream, partial(self.bind, bases, stream)):
             start()
 
     def bind(self, bases: Addresses, stream: int = 0) -> list[Start]:
@@ -195,17 +196,17 @@ class CudaCopyList:
         if not self.moves:
             return []
         if len(self.moves) == 1 and not self.moves[0].form.dims:
-            return [partial(self._copy_run, bases, stream)]
+            return [partial(self._copy_run, bases.copy(), stream)]
         return [self.prepared(bases, stream).bind(bases, stream)]
 
     def prepared(self, bases: Addresses, stream: int = 0) -> Launch:
         """The launch for buffers that lie like these in words of 16 bytes; made once."""
+        lie = phases(bases)
 
         def make() -> Launch:
-            phases = (bases & np.uintp(WORD - 1)).tolist()
-            return Launch(tables_of(self.moves, phases, self.tuning), self.tuning)
+            return Launch(tables_of(self.moves, lie.tolist(), self.tuning), self.tuning)
 
-        return remembered(self._launches, bases, stream, make)
+        return remembered(self._launches, lie, stream, make)
 
     def _copy_run(self, bases: Addresses, stream: int) -> None:
         from cupy.cuda import runtime
