@@ -196,8 +196,10 @@ class Admission:
 
     def may_begin(self, vertex: int) -> bool:
         """**Local.** Whether a vertex whose operands are there may begin now."""
-        first = self.first
-        return all(room.fits(vertex, first) for room in self._rooms)
+        for room in self._rooms:  # noqa: SIM110 - asked for every vertex, often
+            if not room.fits(vertex, self.first):
+                return False
+        return True
 
     def begin(self, vertex: int) -> None:
         """**Local.** A vertex begins."""

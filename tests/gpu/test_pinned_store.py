@@ -19,7 +19,7 @@ from redist.program.memory_graph import MemoryGraph, MemoryPlace
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 from redist.runtime.cuda.arrays import empty_on_device
 from redist.runtime.cuda.pinned_store import PinnedStore, SeparateMemory, launched
-from redist.runtime.lanes.loop import AHEAD_PS, LEAST_QUEUED, MOST_QUEUED
+from redist.runtime.lanes.ready import AHEAD_PS, LEAST_QUEUED, MOST_QUEUED
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
 from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork

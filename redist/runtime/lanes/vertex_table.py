@@ -137,6 +137,13 @@ class VertexTable:
                 (self.behind if is_queued else self.after)[one].append(number)
         self.ranks = policy.ranks_of(graph, before)
         self.queue = [_queue(row, policy) for row in self.rows]
+        own = range(NOW, NOW + len(self.rows))
+        started = STARTED_LOADS, STARTED_STORES
+        self.streams = [
+            queue if is_ahead or queue in started else at
+            for is_ahead, queue, at in zip(self.is_ahead, self.queue, own, strict=True)
+        ]
+        """By vertex: those of one number are done in the order in which they were started."""
         self.by_rank = [0] * len(before)
         for number, rank in enumerate(self.ranks):
             self.by_rank[rank] = number

@@ -17,11 +17,13 @@ from redist.pgas.memory import GRAIN, TileMemory, memory_for
 from redist.pgas.programs.capture import Capture, most_of
 from redist.pgas.programs.limited.fit import CutFitter, FittedProgram, MemoryFitter
 from redist.pgas.programs.limited.places import (
+    ArgumentState,
     ArgumentTile,
     FarPlaces,
     RunLimit,
     argument_tiles,
-    held_elsewhere,
+    beside,
+    state_of,
 )
 from redist.pgas.programs.prepare import MoveEnds
 from redist.pgas.spill.memory_limit import count_small, why_held
@@ -222,7 +224,13 @@ class AgreedFit:
     def arguments(self, arrays: Sequence[Tiled]) -> list[ArgumentTile]:
         """**Local.** The tiles that this rank has of the arguments."""
         tiles = argument_tiles(arrays, self.fitter.captured, self.far)
-        return [replace(one, is_new=one.number in self.passing) for one in tiles]
+        new = self.passing
+        return [replace(one, is_new=True) if one.number in new else one for one in tiles]
+
+    def state(self, arrays: Sequence[Tiled]) -> tuple[ArgumentState, int]:
+        """**Local.** Where the arguments lie and what they take, and what other arrays leave of the limit."""
+        found, counted = state_of(arrays, self.fitter.captured, self.far)
+        return found, self.limit.limit_bytes - beside(counted, self.memory)
 
     def unlimited_bytes(self, arrays: Sequence[Tiled]) -> int:
         """**Local.** What this rank would take without a limit."""
@@ -235,11 +243,11 @@ class AgreedFit:
 
     def held_elsewhere(self, arrays: Sequence[Tiled]) -> int:
         """**Local.** What global arrays hold that are no arguments."""
-        return held_elsewhere(self.arguments(arrays), self.memory)
+        return self.limit.limit_bytes - self.left_bytes(arrays)
 
     def left_bytes(self, arrays: Sequence[Tiled]) -> int:
         """**Local.** What other arrays leave of the limit."""
-        return self.limit.limit_bytes - self.held_elsewhere(arrays)
+        return self.state(arrays)[1]
 
     def look(self, arrays: Sequence[Tiled]) -> tuple[FittedProgram, int]:
         """**Collective.** How it would fit now, and the least limit that would do; nothing is changed."""

@@ -29,10 +29,10 @@ from redist.pgas.programs.limited.listing import (
     list_tasks,
     work_of,
 )
-from redist.pgas.programs.limited.places import FarPlaces, RunLimit, state_of
+from redist.pgas.programs.limited.places import ArgumentState, FarPlaces, RunLimit
 from redist.pgas.programs.limited.report import memory_lines
 from redist.pgas.programs.passes.judge import judge
-from redist.pgas.programs.passes.replay import write_replay
+from redist.pgas.programs.passes.replay import Replay, write_replay
 from redist.pgas.programs.planning.plan_program import costs_of, make_program_plan
 from redist.pgas.programs.prepare import MoveEnds, fates_of, with_transfers
 from redist.pgas.programs.signature import Signature
@@ -136,12 +136,14 @@ class LimitedProgram(Compiled):
         far = FarPlaces(captured.on_device, limit.spill, limit.limit_bytes)
         self.agreed = AgreedFit(name, comm, limit, self.fitter, peaks, far)
         self.fitted: FittedProgram | None = None
-        self._held: tuple[tuple[int, int], ...] = ()
+        self._held: ArgumentState = ()
         self._held_bytes = 0
         """What other arrays held when it was fitted."""
         self._values = RunValues()
         self._runner: GraphRunner | None = None
         self._by_policy: dict[LanePolicy, GraphRunner] = {}
+        self._finish: dict[tuple[int, ...], Replay] = {}
+        """By values that are in memory at the end: what makes them of the tiles there."""
         self._stores: list[TileStore] = []
         self.peak_bytes: tuple[int, ...] = ()
         """By place: the most that the last run held."""
@@ -210,17 +212,18 @@ class LimitedProgram(Compiled):
         with self.limit.planning(self.name, self.comm.rank == 0, progress):
             fitted, peaks, limits = self.agreed.choose_plans(arrays)
             self.fitted = self._runner = None
-            self._by_policy = {}
+            self._by_policy, self._finish = {}, {}
             self._prepare(arrays, fitted, peaks, limits)
-        self.fitted, self._held = fitted, state_of(self.agreed.arguments(arrays))
-        self._held_bytes = self.agreed.held_elsewhere(arrays)
+        self._held, left_bytes = self.agreed.state(arrays)
+        self.fitted, self._held_bytes = fitted, self.limit.limit_bytes - left_bytes
         return fitted
 
     def still_fits(self, arrays: Sequence[Tiled]) -> bool:
         """**Local.** Whether it was fitted, and what is left of the limit now does for that."""
-        if self.fitted is None or self._held != state_of(self.agreed.arguments(arrays)):
+        if self.fitted is None:
             return False
-        return self.fitted.bound_bytes <= self.agreed.left_bytes(arrays)
+        held, left_bytes = self.agreed.state(arrays)
+        return held == self._held and self.fitted.bound_bytes <= left_bytes
 
     def _prepare(
         self,
@@ -366,7 +369,9 @@ class LimitedProgram(Compiled):
         there = {tile for tile, place in outcome.held if place == 0}
         kept = [n for n in sorted(self.captured.kept) if tile_of.get(listed.bases[n], -1) in there]
         bases = list(dict.fromkeys(listed.bases[number] for number in kept))
-        finish = write_replay(listed.views_of(kept), bases, kept)
+        finish = self._finish.get(tuple(kept))
+        if finish is None:
+            finish = self._finish[tuple(kept)] = write_replay(listed.views_of(kept), bases, kept)
         found = finish(*(outcome.held[tile_of[base], 0] for base in bases))
         return dict(zip(kept, found, strict=True))
 

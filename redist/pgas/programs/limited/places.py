@@ -135,27 +135,46 @@ class ArgumentTile:
     """Whether it is in memory although it was put away for an earlier call: calls bring another array."""
 
 
+ArgumentState = tuple[tuple[int, int], ...]
+"""Of every argument with a tile, where it lies and what its memory takes."""
+
+
 def argument_tiles(
     arrays: Sequence[Tiled], captured: Capture, far: FarPlaces
 ) -> list[ArgumentTile]:
     """**Local.** The tiles that this rank has of the arguments."""
-    out, on_device = [], captured.on_device
+    out = []
     for number, (array, memory) in enumerate(zip(arrays, captured.inputs, strict=True)):
         if memory is None:
             continue
         held = held_by(array)
-        worst = counted_bytes(max(held.nbytes, array.type.tile_bytes), on_device)
-        if isinstance(held, StoredTile):
-            place, outer = far.place_of(held), _outer_dim(held.layout)
-            out.append(ArgumentTile(number, memory, worst, 0, place, True, outer))
-        else:
-            counted = memory_for(on_device).counted_for(held)
-            size = max(held.nbytes, counted)
-            size = counted_bytes(size, True) if on_device else size
-            outer = _outer_dim(TileLayout.of(held))
-            del held
-            out.append(ArgumentTile(number, memory, size, counted, 0, can_leave(array), outer))
+        place, size, counted = _taken(held, array, captured.on_device, far)
+        is_away = isinstance(held, StoredTile)
+        outer = _outer_dim(held.layout if is_away else TileLayout.of(held))
+        del held  # it must not count as somebody's
+        may_leave = is_away or can_leave(array)
+        out.append(ArgumentTile(number, memory, size, counted, place, may_leave, outer))
     return out
+
+
+def state_of(
+    arrays: Sequence[Tiled], captured: Capture, far: FarPlaces
+) -> tuple[ArgumentState, int]:
+    """**Local.** Where the arguments lie and what they take, and how much of it counts as held in memory."""
+    pairs = zip(arrays, captured.inputs, strict=True)
+    tiled = [array for array, memory in pairs if memory is not None]
+    found = [_taken(held_by(array), array, captured.on_device, far) for array in tiled]
+    return tuple(one[:2] for one in found), sum(one[2] for one in found)
+
+
+def _taken(held: Any, array: Tiled, on_device: bool, far: FarPlaces) -> tuple[int, int, int]:
+    """The place of an argument's tile, what it takes there, and what counts as held in memory."""
+    if isinstance(held, StoredTile):
+        worst = counted_bytes(max(held.nbytes, array.type.tile_bytes), on_device)
+        return far.place_of(held), worst, 0
+    counted = memory_for(on_device).counted_for(held)
+    size = max(held.nbytes, counted)
+    return 0, counted_bytes(size, True) if on_device else size, counted
 
 
 def _outer_dim(layout: TileLayout | None) -> int | None:
@@ -165,12 +184,12 @@ def _outer_dim(layout: TileLayout | None) -> int | None:
     return next((dim for dim in layout.order if layout.shape[dim] > 1), None)
 
 
-def held_elsewhere(arguments: Sequence[ArgumentTile], memory: TileMemory) -> int:
-    """**Local.** What global arrays hold in a memory that are no arguments, in whole grains.
+def beside(counted_bytes: int, memory: TileMemory) -> int:
+    """**Local.** What global arrays hold in a memory beside arguments with so many bytes, in whole grains.
 
     What is less than a grain does not count, so that a number that is kept of every call needs no new plan.
     """
-    held = memory.live_bytes - sum(one.counted_bytes for one in arguments)
+    held = memory.live_bytes - counted_bytes
     return held - held % GRAIN
 
 
@@ -193,11 +212,6 @@ def needed_in_memory(captured: Capture, bases: Any) -> set[int]:
     own = zip(captured.ends, captured.inputs, strict=True)
     ends += [end for end, number in own if end.tile != number]
     return {bases[end.tile] for end in ends if end.tile is not None}
-
-
-def state_of(arguments: Sequence[ArgumentTile]) -> tuple[tuple[int, int], ...]:
-    """**Local.** Of every argument, where it lies and what its memory takes."""
-    return tuple((one.place, one.size_bytes) for one in arguments)
 
 
 SMALL = 64
