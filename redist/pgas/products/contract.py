@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ from redist.pgas.tiles.layouts import Shape, dtype_of, with_dtype
 from redist.pgas.tiles.move import cast_tile, move, paid
 from redist.pgas.tiles.tiled import T, Tile
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.products import multiply_on_gpu
+from redist.runtime.cuda.products import multiply_on_gpu, product_bytes
 
 if TYPE_CHECKING:
     from redist.arrange.one_operation import PlacedOperation
@@ -214,7 +214,8 @@ def _matmul(
         if number_kind(dtype) == "b":  # CuPy has no product of truth values
             return np.not_equal(np.matmul(x.astype(np.int32), y.astype(np.int32)), 0)
         if memory.is_ghost and is_half(x.dtype) and x.dtype == y.dtype:
-            noted: Tile = memory.multiply(product_on_gpu, x, y, dtype)  # type: ignore[attr-defined]
+            product = ProductOnGpu(product_bytes(x, y))
+            noted: Tile = memory.multiply(product, x, y, dtype)  # type: ignore[attr-defined]
             return noted
         return product_on_gpu(x, y, dtype)
     if is_half(x.dtype) or is_half(y.dtype):
@@ -223,6 +224,17 @@ def _matmul(
     if math.prod(shape) * dtype.itemsize < SHARED_FROM:
         return as_tile(np.matmul(x, y, dtype=dtype))
     return np.matmul(x, y, out=memory.empty(shape, dtype, worst_bytes), dtype=dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductOnGpu:
+    """A product of 16-bit floats as a task of a program, with what it takes beside its result."""
+
+    work_bytes: int
+
+    def __call__(self, x: Tile, y: Tile, dtype: np.dtype[Any]) -> Tile:
+        """**Local.** The products of matrices."""
+        return product_on_gpu(x, y, dtype)
 
 
 def product_on_gpu(x: Tile, y: Tile, dtype: np.dtype[Any]) -> Tile:

@@ -15,6 +15,7 @@ transposes are not copied.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -63,6 +64,24 @@ def multiply_on_gpu(x: Any, y: Any, dtype: np.dtype[Any]) -> Any:
         ANY_ALGORITHM,
     )  # fmt: skip
     return out
+
+
+def product_bytes(x: Any, y: Any) -> int:
+    """What a product of 16-bit matrices takes beside its result.
+
+    cuBLAS reads operands as they lie, or a copy. What :func:`multiply_on_gpu` leaves to CuPy is done in f32:
+    both operands, and a result that is rounded behind it.
+
+    >>> x, wide, w = (np.zeros(sides, np.float16) for sides in ((8, 6), (8, 12), (6, 4)))
+    >>> product_bytes(x, w), product_bytes(wide[:, ::2], w), product_bytes(x, w[:, 0])
+    (0, 96, 248)
+    """
+    if min(x.ndim, y.ndim) > 1 and x.shape[:-2] == y.shape[:-2]:
+        copied = (one for one in (x, y) if _lines_of(one.shape, one.strides, one.itemsize) is None)
+        return sum(one.nbytes for one in copied)
+    stack = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    n = math.prod((*stack, *x.shape[-2:-1], *(y.shape[-1:] if y.ndim > 1 else ())))
+    return int(2 * (x.nbytes + y.nbytes) + 4 * n)
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from redist.pgas.ghosts.tape import Tape, taping
 from redist.pgas.ghosts.traffic import GhostTraffic
 from redist.pgas.kinds import dtype_asked
 from redist.pgas.memory import DEVICE
+from redist.pgas.programs.passes.casts import RoundedProduct
 from redist.pgas.programs.passes.fuse import FusedElements, fuse_elements
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.cuda.elements import EXPRESSIONS, ElementStep, run_steps
@@ -279,9 +280,12 @@ def products() -> str | None:
             got = DEVICE.host(program(x, gain, w).gather())
             if ulps_off(got, want.astype(np.float64)) > 1:
                 return f"{kind}: {shown(got)} not {shown(want)}"
-        names = [type(one.function).__name__ for one in _tasks(layer, x, gain, w)]
+        functions = [one.function for one in _tasks(layer, x, gain, w)]
+        names = [type(one).__name__ for one in functions]
         if names.count("RoundedProduct") != 1 or names.count("FusedRows") != 1 or "Cast" in names:
             return f"{kind}: {names}"
+        if taken := sum(one.work_bytes for one in functions if type(one) is RoundedProduct):
+            return f"{kind}: a product is said to take {taken} bytes beside its result"
     return None
 
 

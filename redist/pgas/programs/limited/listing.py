@@ -21,6 +21,7 @@ from redist.pgas.memory import SHARED_FROM, TileMemory, counted_bytes, memory_fo
 from redist.pgas.programs.capture import Capture, ends_in
 from redist.pgas.programs.limited.cutting.block_calls import FirstPart, NewBlock, NextPart
 from redist.pgas.programs.passes.blocks import BlockedJoin
+from redist.pgas.programs.passes.casts import RoundedProduct
 from redist.pgas.programs.passes.replay import write_replay
 from redist.pgas.programs.prepare import MoveEnds
 from redist.pgas.spill.spill_store import TileLayout
@@ -197,7 +198,7 @@ def staging_of(
             return max(0, peaks[move.source, move.target] - ends)
         case Exchanger():
             return granted_bytes(task.function, captured.rooms.get(task.node, 0))
-        case BlockedJoin() | NewBlock() | FirstPart() | NextPart():
+        case BlockedJoin() | NewBlock() | FirstPart() | NextPart() | RoundedProduct():
             return task.function.work_bytes
         case EinKernel():
             return task.function.work_bytes(captured.on_device)

@@ -18,7 +18,7 @@ import numpy as np
 from redist.pgas.ghosts.ghost import reshaped
 from redist.pgas.ghosts.tape import Ref, Task, TaskKind, refs_in
 from redist.pgas.kinds import F32, is_half
-from redist.pgas.products.contract import product_on_gpu
+from redist.pgas.products.contract import ProductOnGpu
 from redist.pgas.tiles.tiled import Tile
 from redist.runtime.cuda.elements import ITEMS, ElementStep, run_steps
 
@@ -48,10 +48,16 @@ class RoundedProduct:
     tasks: tuple[Task, ...]
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    product: ProductOnGpu
+
+    @property
+    def work_bytes(self) -> int:
+        """What it takes beside its result: there is no product in f32."""
+        return self.product.work_bytes
 
     def __call__(self, x: Tile, y: Tile) -> Tile:
         """**Local.** The product, rounded once."""
-        return product_on_gpu(x, y, self.dtype).reshape(self.shape)
+        return self.product(x, y, self.dtype).reshape(self.shape)
 
 
 class Looks:
@@ -128,7 +134,7 @@ def with_rounded_products(
         while _keeps_order(one := tasks[parts[-1]]) and looks.uses[one.out or 0] == 1:
             parts.append(looks.makers.get(one.args[0].number, at))
         product, dtype = tasks[parts[-1]], task.function.dtype
-        if product.function is not product_on_gpu or looks.uses[product.out or 0] != 1:
+        if not isinstance(product.function, ProductOnGpu) or looks.uses[product.out or 0] != 1:
             continue
         x, y, made = product.args
         first = task.args[0].number
@@ -141,7 +147,7 @@ def with_rounded_products(
         ):
             continue
         inner = (*(tasks[part] for part in reversed(parts)), *task.function.tasks)
-        whole = RoundedProduct(inner, dtype, shapes[task.out or 0])
+        whole = RoundedProduct(inner, dtype, shapes[task.out or 0], product.function)
         instead[at] = Task(
             TaskKind.PURE, whole, (x, y), {}, task.out, product.reads, (), product.node
         )
