@@ -47,17 +47,22 @@ template <class T> static T atomicCAS(T *at, T old, T by)
 template <class T> static T __ldg(const T *at) { return *at; }
 """
 LAUNCH = r"""
-template <class T> static T word(const uint64_t *words, int at)
+template <class T> static T word(const uint64_t *words)
 {
     T out;
-    static_assert(sizeof(T) == 8, "arguments have eight bytes");
-    memcpy(&out, words + at, 8);
+    static_assert(sizeof(T) % 8 == 0, "arguments have eight bytes, or several times as many");
+    memcpy(&out, words, sizeof(T));
     return out;
 }
 template <class... A, int... I>
 static void spread(void (*loop)(A...), const uint64_t *words, std::integer_sequence<int, I...>)
 {
-    loop(word<A>(words, I)...);
+    const size_t sizes[] = {0, sizeof(A) / 8 ...};
+    size_t at[sizeof...(A) + 1];
+    at[0] = 0;
+    for (size_t k = 0; k < sizeof...(A); k++)
+        at[k + 1] = at[k] + sizes[k + 1];
+    loop(word<A>(words + at[I])...);
 }
 template <class... A>
 static void launch(void (*loop)(A...), const uint64_t *words, unsigned blocks, unsigned threads,
@@ -118,7 +123,7 @@ class RawModule:
 
 
 class Loop:
-    """One loop; its arguments are arrays of the pretended GPU and numbers of eight bytes."""
+    """One loop; its arguments are arrays of the pretended GPU, numbers of eight bytes, and structs."""
 
     def __init__(self, run: Any) -> None:
         self._run = run
@@ -128,14 +133,15 @@ class Loop:
         """Run it, once all is done that was started before."""
         BEFORE[0]()
         assert shared_mem <= self.max_dynamic_shared_size_bytes
-        words = np.zeros(max(1, len(args)), np.uint64)
-        for i, one in enumerate(args):
+        given = [b""]
+        for one in args:
             if hasattr(one, "data") and hasattr(one.data, "ptr"):
                 assert one.flags.c_contiguous
-                words[i] = one.data.ptr
+                given.append(np.uint64(one.data.ptr).tobytes())
             else:
-                assert isinstance(one, (np.int64, np.float64, np.uintp)), type(one)
-                words[i : i + 1].view(one.dtype)[0] = one
+                assert isinstance(one, (np.int64, np.float64, np.uintp, np.void)), type(one)
+                given.append(one.tobytes())
+        words = np.frombuffer(b"".join(given) or bytes(8), np.uint64)
         self._run(
             ctypes.c_void_p(words.ctypes.data), ctypes.c_uint(grid[0]), ctypes.c_uint(block[0]),
             ctypes.c_uint64(shared_mem),

@@ -9,7 +9,7 @@ import numpy as np
 
 from redist.runtime.copies.gpu_arrays import is_device
 
-WORDS = (np.int64, np.float64, np.uintp)
+WORDS = (np.int64, np.float64, np.uintp, np.void)
 PLAIN_SHARED_BYTES, MOST_SHARED_BYTES = 48 * 1024, 220 * 1024
 """What a block may take of a processor's memory without asking, and with; blocks side by side share it."""
 ROUNDED = "-fmad=false"
@@ -56,7 +56,7 @@ def run_loop(
 
 
 def _as_word(value: Any) -> Any:
-    """Numbers as loops take them: of eight bytes each."""
+    """Numbers as loops take them: of eight bytes each; a struct is ``np.void``."""
     if value.__class__ in WORDS:
         return value
     if isinstance(value, (bool, int, np.integer)):

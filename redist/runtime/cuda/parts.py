@@ -46,7 +46,8 @@ typedef long long i64;
 #define N_THREADS ((int)blockDim.x)
 #endif
 struct alignas(16) Wide { unsigned long long low, high; };
-extern "C" __global__ void runs(const i64 *places, i64 n, i64 width)
+struct Few { i64 places[2 * FEW]; };
+static __device__ __forceinline__ void copy(const i64 *places, i64 n, i64 width)
 {
     EACH_THREAD
     {
@@ -57,8 +58,18 @@ extern "C" __global__ void runs(const i64 *places, i64 n, i64 width)
         }
     }
 }
+extern "C" __global__ void runs(const i64 *places, i64 n, i64 width)
+{
+    copy(places, n, width);
+}
+extern "C" __global__ void few_runs(Few given, i64 n, i64 width)
+{
+    copy(given.places, n, width);
+}
 """
 """Copies n runs of words; the places are first where they lie, then where they go."""
+FEW = 64
+"""So many runs are arguments of the kernel itself: nothing is brought to the GPU before it."""
 
 
 def copy_parts(pieces: Iterable[Piece], out: Any) -> None:
@@ -76,11 +87,13 @@ def copy_parts(pieces: Iterable[Piece], out: Any) -> None:
             for one, whole in ((part, array), (there, out))
         )
         n_bytes = min(of_bytes, to_bytes)
-        both = _cut(of, of_bytes, n_bytes), _cut(to, to_bytes, n_bytes)
-        at = np.array([[device_address(array)], [device_address(out)]])
-        runs.setdefault(n_bytes, []).append(at + np.stack(both))
+        of, to = _cut(of, of_bytes, n_bytes), _cut(to, to_bytes, n_bytes)
+        places = np.empty((2, len(of)), np.int64)
+        np.add(of, device_address(array), out=places[0])
+        np.add(to, device_address(out), out=places[1])
+        runs.setdefault(n_bytes, []).append(places)
     for n_bytes, found in runs.items():
-        _copy_runs(np.concatenate(found, axis=1), n_bytes)
+        _copy_runs(found[0] if len(found) == 1 else np.concatenate(found, axis=1), n_bytes)
 
 
 def all_of(array: Any) -> Part:
@@ -98,6 +111,8 @@ def _cut(starts: Ints, run_bytes: int, n_bytes: int) -> Ints:
     >>> _cut(np.array([100, 64]), 8, 4).tolist()
     [100, 104, 64, 68]
     """
+    if run_bytes == n_bytes:
+        return starts
     return (starts[:, np.newaxis] + np.arange(0, run_bytes, n_bytes)).reshape(-1)
 
 
@@ -106,8 +121,12 @@ def _copy_runs(places: Ints, n_bytes: int) -> None:
     bits = int(np.bitwise_or.reduce(places, axis=None)) | n_bytes | max(WORDS)
     word = bits & -bits
     n, width = places.shape[1], n_bytes // word
-    source = f"struct Wide;\ntypedef {WORDS[word]} Word;\n{RUNS}"
-    _start(source, "runs", n * width, to_device(np.ascontiguousarray(places)), n, width)
+    source = f"struct Wide;\ntypedef {WORDS[word]} Word;\n#define FEW {FEW}\n{RUNS}"
+    if n <= FEW:
+        given = np.void(places.tobytes().ljust(16 * FEW, b"\0"))
+        _start(source, "few_runs", n * width, given, n, width)
+    else:
+        _start(source, "runs", n * width, to_device(places), n, width)
 
 
 def _start(source: str, name: str, n: int, *args: Any) -> None:
