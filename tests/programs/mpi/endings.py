@@ -33,7 +33,7 @@ def go(how: str, a: Any) -> None:
         say(MPI.COMM_WORLD, "goes")
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "sleep":
-        time.sleep(25)
+        time.sleep(18)
     if how == "nap":
         time.sleep(3)
     if how == "other":
