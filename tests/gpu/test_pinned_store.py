@@ -22,7 +22,7 @@ from redist.runtime.cuda.pinned_store import PinnedStore, SeparateMemory, launch
 from redist.runtime.lanes.ready import AHEAD_PS, LEAST_QUEUED, MOST_QUEUED
 from redist.runtime.lanes.run_graph import GraphRunner
 from redist.runtime.lanes.spill_file import SpillFile
-from redist.runtime.lanes.vertex_table import LanePolicy, TaskWork
+from redist.runtime.lanes.vertex_table import SMALL, LanePolicy, TaskWork
 from tests.fakes import pretended_cupy as pretend
 from tests.offload.random_tasks import random_places, random_tasks
 from tests.runtime.lanes.array_tasks import compute, first_values, scaled, scaled_places, straight
@@ -205,13 +205,17 @@ class Slow(random.Random):
 
 
 def test_tasks_are_launched_ahead_of_the_gpu(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One behind the other while none has ended, as many as there is memory for; of long ones two."""
+    """One behind the other while none has ended, as many as there is memory for; of long ones two.
+
+    Those that take next to no memory are launched whatever time they take.
+    """
     monkeypatch.setattr(pretend, "RNG", Slow(1))
     assert {most_launched(cupy, 30, room, admits=False) for room in (2, 4, 40)} == {1}
     ahead = {room: most_launched(cupy, 30, room, admits=True) for room in (2, 4, 40)}
     assert ahead == {2: 1, 4: 3, 40: MOST_QUEUED}
     by_time = {ps: most_launched(cupy, 30, 40, True, ps) for ps in (AHEAD_PS // 5, AHEAD_PS)}
     assert by_time == {AHEAD_PS // 5: 5, AHEAD_PS: LEAST_QUEUED}
+    assert most_launched(cupy, 30, SMALL, True, AHEAD_PS) == MOST_QUEUED
 
 
 def test_pinned_memory_grows_where_no_hole_is_large_enough(cupy: Any) -> None:

@@ -21,8 +21,9 @@ TRIED = 4
 NEAR = 2**TRIED - 1
 """As many of the least entries of a heap are among so many at its beginning."""
 LEAST_QUEUED, MOST_QUEUED, AHEAD_PS = 2, 16, 500_000_000
-"""Two tasks are launched ahead of a GPU, and more while they take less than half a millisecond together: it
-has work while the host is busy. A long task that is launched early takes its memory from loads."""
+"""Two tasks are launched ahead of a GPU, and more while they take less than half a millisecond together, or
+next to no memory: it has work while the host is busy. A long task that is launched early takes its memory
+from loads."""
 
 
 class ReadyVertices:
@@ -97,10 +98,13 @@ class ReadyVertices:
         heap, by_rank = self._heaps[queue], self._table.by_rank
         while heap and heap[0] in self._gone:
             self._gone.remove(heapq.heappop(heap))
-        most = MOST_QUEUED if self._queued_ps < AHEAD_PS else LEAST_QUEUED
-        if not heap or (queue == RUNS and self._n_queued >= most):
+        if not heap:
             return None
         best = by_rank[heap[0]]
+        if queue == RUNS and self._n_queued >= LEAST_QUEUED:
+            is_cheap = self._queued_ps < AHEAD_PS or self._table.is_small[best]
+            if self._n_queued >= MOST_QUEUED or not is_cheap:
+                return None
         if self._next is not None and best != self._table.order[queue][self._next[queue]]:
             return None
         admission = self._admission

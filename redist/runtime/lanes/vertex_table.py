@@ -71,6 +71,10 @@ SERVED: tuple[tuple[int, ...], ...] = ((RUNS, STARTED_LOADS, STARTED_STORES), (L
 SERVER = (HERE, LOAD, STORE, HERE, HERE)
 
 
+SMALL = 256
+"""What takes less than one of this many parts of the memory may as well have it early."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskWork:
     """What a task does.
@@ -127,6 +131,12 @@ class VertexTable:
         queues = policy.admits and not policy.is_synchronous
         self.is_ahead = [queues and row.queues for row in self.rows]
         """Whether a vertex may be started behind others that have been started, before those have ended."""
+        limit = graph.places[0].limit_bytes
+        self.is_small = [
+            limit is None or SMALL * sum(n for place, n in row.takes if not place) <= limit
+            for row in self.rows
+        ]
+        """Whether a vertex takes next to no memory."""
         self.time_ps = [graph.time_ps(number) for number in range(len(self.rows))]
         self.after: list[list[int]] = [[] for _ in before]
         self.behind: list[list[int]] = [[] for _ in before]
