@@ -81,7 +81,7 @@ OTHERS = {
     "refit gpu": Benchmark("bench.refits.gpu_race", ("gpu",), needs=("torch",)),
     "packs": Benchmark("bench.copies.packs"),
     "gpu packs": Benchmark("bench.gpu.packs", needs=("cupy",)),
-    "gpu halos": Benchmark("bench.gpu.halos", needs=("cupy",)),
+    "gpu halos": Benchmark("bench.gpu.halos", ("halos", "faces"), needs=("cupy",)),
     "gpu onesided": Benchmark("bench.gpu.onesided", ("onesided",), needs=("cupy",)),
     "gpu kernels": Benchmark("bench.gpu.kernels", needs=("cupy",)),
     "halves gpu": Benchmark("bench.gpu.halves", ("gpu",), needs=("cupy",)),

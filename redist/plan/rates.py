@@ -115,13 +115,13 @@ FILE_BYTE_FS = 1_000_000
 HOST_BYTE_FS = 20_000
 """A byte between a GPU and pinned memory: 50 GB/s; 54 GB/s on an H200 (docs/benchmarks/larger.md)."""
 
-# Packing between a GPU and the host. ``python -m bench gpu packs`` measures all of these.
+# Packing between a GPU and the host, on an H200. ``python -m bench gpu packs`` measures all of these.
 
-LAUNCH_PS = 6_000_000
-"""A kernel of strided copies, from its launch until the host knows of its end: 6 us. Rough, not measured."""
-START_PS = 10_000_000
-"""A copy between a GPU and the host, likewise: 10 us. Rough, not measured."""
-PINNED_WORD_FS = 25_000
-"""A byte that a kernel writes to pinned memory, or reads there: 40 GB/s. Rough, not measured."""
-PAGEABLE_BYTE_FS = 100_000
-"""A byte between a GPU and memory that is not pinned: 10 GB/s. Rough, not measured."""
+LAUNCH_PS = 30_000_000
+"""A kernel that packs, from the call until the host knows of its end: 30 us on an H200, most of it Python's."""
+START_PS = 15_000_000
+"""A copy between a GPU and the host, likewise: 15 us."""
+PINNED_WORD_FS = 21_000
+"""A byte that a kernel writes to pinned memory, or reads there: 48 GB/s, a little less than a copy's."""
+PAGEABLE_BYTE_FS = 80_000
+"""A byte between a GPU and memory that is not pinned: 12.5 GB/s."""

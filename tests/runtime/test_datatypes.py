@@ -251,7 +251,8 @@ def test_bytes_that_are_there_already_are_taken() -> None:
 
 
 def test_the_model_takes_each_way_where_it_is_quickest() -> None:
-    assert choose_way(Load(2**10, 2**14, True), None) == "one-shot"
+    assert choose_way(Load(2**10, 2**12, True), None) == "staged"
+    assert choose_way(Load(2**18, 2**22, True), None) == "one-shot"
     assert choose_way(Load(2**28, 2**34, True), None) == "device"
     assert choose_way(Load(2**26, 2**26 + 64, False), None, PACKS) in PACKS
     for load in (

@@ -78,8 +78,9 @@ def check_way(asked: str | None, ways: tuple[Way, ...]) -> None:
 def choose_way(load: Load, asked: Way | None, ways: tuple[Way, ...] = PACKS) -> Way:
     """The way that is asked for, or the quickest one by the model.
 
-    >>> choose_way(Load(2**10, 2**10, True), None), choose_way(Load(2**10, 2**10, True), "device")
-    ('one-shot', 'device')
+    >>> several = (2**10, 2**20, 2**28)
+    >>> [choose_way(Load(n, 2 * n, True), None) for n in several], choose_way(Load(8, 8, True), "device")
+    (['staged', 'one-shot', 'device'], 'device')
     """
     if asked is not None:
         return asked
