@@ -118,7 +118,7 @@ HOST_BYTE_FS = 20_000
 # Packing between a GPU and the host, on an H200. ``python -m bench gpu packs`` measures all of these.
 
 LAUNCH_PS = 30_000_000
-"""A kernel that packs, from the call until the host knows of its end: 30 us on an H200, most of it Python's."""
+"""A kernel that packs, from the call until the host knows of its end: 30 us, most of it Python's."""
 START_PS = 15_000_000
 """A copy between a GPU and the host, likewise: 15 us."""
 PINNED_WORD_FS = 21_000
