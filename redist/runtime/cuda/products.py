@@ -36,7 +36,7 @@ def multiply_on_gpu(x: Any, y: Any, dtype: np.dtype[Any]) -> Any:
     The result has the dtype of the operands, or f32.
     """
     library = _cublas()
-    if library is None or min(x.ndim, y.ndim) < 2 or x.shape[:-2] != y.shape[:-2]:
+    if library is None or not _are_stacks(x, y):
         return None
     if not hasattr(getattr(x, "data", None), "ptr"):  # a ghost, or NumPy's in the place of CuPy's
         return None
@@ -66,6 +66,11 @@ def multiply_on_gpu(x: Any, y: Any, dtype: np.dtype[Any]) -> Any:
     return out
 
 
+def _are_stacks(x: Any, y: Any) -> bool:
+    """Whether operands are matrices, or as many of them in the same stacks: what cuBLAS is asked for."""
+    return bool(min(x.ndim, y.ndim) > 1 and x.shape[:-2] == y.shape[:-2])
+
+
 def product_bytes(x: Any, y: Any) -> int:
     """What a product of 16-bit matrices takes beside its result.
 
@@ -76,7 +81,7 @@ def product_bytes(x: Any, y: Any) -> int:
     >>> product_bytes(x, w), product_bytes(wide[:, ::2], w), product_bytes(x, w[:, 0])
     (0, 96, 248)
     """
-    if min(x.ndim, y.ndim) > 1 and x.shape[:-2] == y.shape[:-2]:
+    if _are_stacks(x, y):
         copied = (one for one in (x, y) if _lines_of(one.shape, one.strides, one.itemsize) is None)
         return sum(one.nbytes for one in copied)
     stack = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])

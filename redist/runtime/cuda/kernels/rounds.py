@@ -296,10 +296,3 @@ class CudaRound:
         self.unpack.run(table, stream.ptr)
         for one in self.combines:
             one.run(table, stream.ptr)
-
-    def bind(self, table: Addresses, stream: Any) -> list[Start]:
-        """What starts :meth:`fetch` and :meth:`take_apart` for buffers that lie there, on a stream."""
-        starts = self.copies.bind(table, stream.ptr) + self.unpack.bind(table, stream.ptr)
-        for one in self.combines:
-            starts += one.bind(table, stream.ptr)
-        return starts

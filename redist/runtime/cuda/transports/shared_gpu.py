@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from redist.runtime.copies.kernels import NOT_YET
-from redist.runtime.cuda.kernels.launch import Start
 from redist.runtime.cuda.kernels.rounds import CudaRound
 from redist.runtime.cuda.transports.opened_memory import WORDS, OpenedMemory, check_shareable
 from redist.runtime.ranks.control_page import DESCRIPTION
@@ -94,17 +93,12 @@ class GpuMates:
     def __init__(self, node: Sequence[int], parts: dict[int, Sequence[StagePart]]) -> None:
         self.node, self.parts = tuple(node), parts
         self._programs: Latest[Any, CudaRound] = Latest(REMEMBERED)
-        self._bound: tuple[Described, int, list[Start]] | None = None
-        """What started the last call, for the next one with the same tiles on the same stream."""
 
     def run(self, found: Described, stream: Any) -> None:
         """**Local.** Start the copies and reductions of all."""
-        bound = self._bound
-        if bound is None or bound[0] is not found or bound[1] != stream.ptr:
-            bound = found, stream.ptr, self._program(found).bind(found.table, stream)
-            self._bound = bound
-        for start in bound[2]:
-            start()
+        program = self._program(found)
+        program.fetch(found.table, stream)
+        program.take_apart(found.table, stream)
 
     def _program(self, found: Described) -> CudaRound:
         """What all ranks would do, for tiles that lie like these; made once."""
