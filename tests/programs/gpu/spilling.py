@@ -12,13 +12,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from mpi4py import MPI
 
 import redist
 from redist import pgas
+from redist.offload.clock import ClockedRun
 from redist.pgas.memory import BUFFERS, DEVICE
+from redist.pgas.programs.limited import fit
 from redist.pgas.spill.memory_limit import stored_tile
 from redist.runtime.cuda.arrays import to_host
 from tests.fakes import numpy_cupy
@@ -117,6 +120,18 @@ def streamed(spill: str) -> str | None:
     return None if any(away) else "no weight is away"
 
 
+def roomy() -> str | None:
+    """Of ways that the clock finds equally quick, that is taken which leaves most room to load ahead."""
+    x, several = weights(1)[0], weights(2 * LAYERS)
+    _, limit = tightly(layers, x, several, "host")
+    limit += LAYERS * several[0].type.tile_bytes
+    step: Any = X.program(layouts="as written", limit=limit, spill="host")(layers)
+    with patch.object(fit, "clock", lambda graph: ClockedRun(100, 100, 0)):
+        step(x, several)
+    stay = [stored_tile(one) is None for one in several]
+    return f"stay {stay}" if any(stay[1:]) else None  # nothing runs before the first is needed
+
+
 def host_is_for_gpus() -> str | None:
     """Arrays in memory are not put away into memory: a clear error, or none where the limit does."""
     x = X.ones((SIDE, SIDE))
@@ -129,7 +144,7 @@ def host_is_for_gpus() -> str | None:
 
 
 CHECKS = (
-    "eager_host", "eager_file", "streamed_host", "streamed_file", "host_is_for_gpus", "nothing_left",
+    "eager_host", "eager_file", "streamed_host", "streamed_file", "roomy", "host_is_for_gpus", "nothing_left",
 )  # fmt: skip
 
 
@@ -144,6 +159,7 @@ def program() -> int:
         "eager_file": lambda: eager(FOLDER),
         "streamed_host": lambda: streamed("host"),
         "streamed_file": lambda: streamed(FOLDER),
+        "roomy": roomy,
         "host_is_for_gpus": host_is_for_gpus,
         "nothing_left": lambda: None if not os.listdir(FOLDER) else "files are left",
     }

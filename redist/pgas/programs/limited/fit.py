@@ -45,7 +45,9 @@ MOST_TASKS = 20_000
 LEAST_TRIED, MOST_TRIED, TRIED_TASKS = 2, 8, 8_000
 """So many ways to put arguments away are compared: fewer where they would have more tasks together."""
 AS_QUICK = 1 / 64
-"""Of ways that take no more than this part longer than the quickest, that is taken which puts least away."""
+"""Ways that take no more than this part longer than the quickest count as quick. Of these that is taken which
+puts least away: a copy costs its core time. A GPU copies beside its work for nothing, so that which puts most
+away is taken there: the clock does not know how long a user's own kernels take, and room forgives."""
 
 
 @dataclass(slots=True)
@@ -282,7 +284,10 @@ class MemoryFitter:
         enough = min(one.time_ps for one, *_ in found) * (1 + AS_QUICK)
         clocked, graph, away = min(
             (one for one in found if one[0].time_ps <= enough),
-            key=lambda one: (len(one[2]), sum(one[1].moved_bytes.values())),
+            key=lambda one: (
+                -len(one[2]) if far.on_device else len(one[2]),
+                sum(one[1].moved_bytes.values()),
+            ),
         )
         certificate = certify_memory(graph, admitted=content_edges(graph))
         assert certificate.verdict == "proved", certificate
