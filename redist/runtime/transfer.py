@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
@@ -133,6 +132,7 @@ class Transfer:
             self._own_tiles = OwnTiles(self._schedule, options.donate, keep=not is_shared)
             self._counts = TransferCounts(world, self._schedule)
             limited = options.limit_bytes is not None
+            self._gives_up = options.donate or limited  # memory, in the middle of a call
             self._host = HostExecutor(
                 world, self._schedule, self._own_tiles, self._counts, options.donate, limited
             )
@@ -236,28 +236,31 @@ class Transfer:
         """**Collective.** Begin to move; go on computing, then wait for what this returns.
 
         Leave ``local`` and ``out`` alone until then. Several may be under way, but only one with the
-        transfer's own buffers; over one communicator they run one after another, in the order they were
-        started. Work of a GPU goes onto the current stream at once.
+        transfer's own buffers; over one communicator they run in the order they were started. Between
+        GPUs they have a stream of their own, behind what the current one was given before.
         """
         if self._is_closed:
             raise TransferError(f"cannot start: {CLOSED}")
         own = local is OWN
-        if own and any(move.is_own for move in self._started):
-            raise TransferError("cannot start: its own buffers are under way; wait() first")
         if local is OWN:
+            if any(move.is_own for move in self._started):
+                raise TransferError("cannot start: its own buffers are under way; wait() first")
             local, out = self._own(out)
         place = place_of(local, out)
 
         def work() -> Any:
             return self._run(local, out, place)
 
-        if self._goes_on_gpu(place):
-            self._world.drain()
-            future = run_now(work)
+        beside = None
+        if not self._goes_on_gpu(place):
+            future = self._world.enqueue(on_this_gpu(work) if place is ArrayPlace.UNKNOWN else work)
         else:
-            there = on_this_gpu(work) if place is ArrayPlace.UNKNOWN else work
-            future = self._world.enqueue(there)
-        move = StartedMove(future, own, self._started.remove)
+            from redist.runtime.cuda.beside import try_beside
+
+            if self._exchanges and not self._gives_up:
+                out, beside = try_beside(self._world, self._arguments, local, out, work)
+            future = run_now(work) if beside is None else self._world.enqueue(beside)
+        move = StartedMove(future, own, self._started.remove, beside)
         self._started.append(move)
         return move
 
@@ -390,11 +393,6 @@ class Transfer:
     def __enter__(self) -> Transfer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *about: object) -> None:
         if kind is None or not self._started:
             self.close()

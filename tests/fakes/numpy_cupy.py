@@ -298,6 +298,11 @@ class HostTransfer:
         self._inner(_hosted(local), _hosted(out))
         return out
 
+    def start(self, local: Any, out: Any) -> Any:
+        """The same, begun in the background."""
+        begun = self._inner.start(_hosted(local), _hosted(out))
+        return SimpleNamespace(wait=lambda: (begun.wait(), out)[1])
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 

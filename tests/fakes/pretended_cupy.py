@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,10 @@ from redist.runtime.schedule.compiler import Combine
 
 RNG = Random(5)
 Work = Callable[[], None]
+
+
+_WORKING = threading.RLock()
+"""Held by the thread that does work of any stream: streams wait for each other."""
 
 
 class Stream:
@@ -60,13 +65,14 @@ class Stream:
 
     def go_on(self, until: int) -> None:
         """Do the work up to a place."""
-        while self.done < until:
-            work = self.queue.popleft()
-            if isinstance(work, Event):
-                work.synchronize()
-            else:
-                work()
-            self.done += 1
+        with _WORKING:
+            while self.done < until:
+                work = self.queue.popleft()
+                if isinstance(work, Event):
+                    work.synchronize()
+                else:
+                    work()
+                self.done += 1
 
     def synchronize(self) -> None:
         """Do all of it."""
@@ -112,7 +118,7 @@ class Event:
     @property
     def done(self) -> bool:
         """Whether that is done; some work of any stream is, in the meantime."""
-        busy = [stream for stream in STREAMS.values() if stream.queue]
+        busy = [stream for stream in [*STREAMS.values()] if stream.queue]
         for stream in RNG.sample(busy, len(busy)):
             stream.go_on(min(stream.put, stream.done + RNG.randrange(3)))
         return self.stream.done >= self.at
@@ -121,7 +127,22 @@ class Event:
 QUICK = [False]
 STREAMS: dict[int, Stream] = {}
 Stream.null = Stream()
-CURRENT = [Stream.null]
+
+
+class _Current(threading.local):
+    """The stream of each thread."""
+
+    def __init__(self) -> None:
+        self.stream = Stream.null
+
+    def __getitem__(self, number: int) -> Stream:
+        return self.stream
+
+    def __setitem__(self, number: int, stream: Stream) -> None:
+        self.stream = stream
+
+
+CURRENT = _Current()
 FREE: dict[tuple[int, int], list[Any]] = {}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from redist.layout.array_type import ArrayType
-from redist.pgas.ghosts.tape import Task, TaskKind
+from redist.pgas.ghosts.tape import COLLECTIVE, Task, TaskKind
 from redist.pgas.ghosts.traffic import TileMover
 from redist.pgas.programs.capture import Capture, common_classes, most_of, same_or_unknown, union_of
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
@@ -16,7 +16,6 @@ from redist.pgas.programs.passes.inspections import MadeOf, kept_lists, needed_f
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.order import (
     ReadTogether,
-    begins_early,
     join_moves,
     needed_before,
     read_sources,
@@ -26,9 +25,16 @@ from redist.pgas.programs.passes.order import (
 from redist.pgas.programs.passes.replay import RecordedRun, Replay, record_runs, write_replay
 from redist.pgas.programs.passes.tidy import MADE_ONCE, drop_dead, needed_moves, share_equal
 from redist.pgas.watch.seam import SparedMove
-from redist.runtime.ranks.world import Comm
+from redist.runtime.cuda.transports.carrier_choice import have_own_gpus
+from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import prepare as prepare_transfer
 from redist.runtime.transfer import Transfer
+
+ALWAYS = "always"
+"""What ``prefetch`` says if all moves begin early, small ones and those within a node, too."""
+EARLY_BYTES, GPU_EARLY_BYTES = 2**16, 2**24
+"""Moves of which a rank receives less are not begun early: handing them over costs as much. GPUs of one node
+move 16 MiB in some 50 us, by their data sheet."""
 
 MoveEnds = tuple[ArrayType, ArrayType]
 """The types between which something moves."""
@@ -39,8 +45,8 @@ PLANNED, AS_WRITTEN = "planned", "as written"
 class ProgramOptions:
     """What a program may do beside what it must; for comparison.
 
-    ``prefetch`` begins moves between nodes early, as soon as their sources are there, or, if it is
-    ``"always"``, those within a node too; ``cache`` keeps moved copies of arguments for the next call.
+    ``prefetch`` begins moves between nodes, or between GPUs, early, as soon as their sources are there, or,
+    if it is ``"always"``, all others too; ``cache`` keeps moved copies of arguments for the next call.
     ``layouts`` are those of the best plan, or as written: where each function would put its result.
     ``limit_bytes`` is what a rank may hold, ``spill`` the folder to put tiles into where they do not fit;
     ``progress`` says how far a run within a limit has come.
@@ -196,11 +202,35 @@ def _put_in_order(
     joined = join_moves(tasks, roots, needed, next_value, sources)
     joined = with_transfers(joined)
     gaps = most_of(comm, ready_gaps(joined, roots))
-    early = begins_early(joined, comm, options.prefetch)
+    early = _begins_early(joined, comm, options.prefetch, captured.on_device)
     ordered = start_early(joined, roots, gaps, early, next_value + len(joined))
     if not captured.on_device:
         return ordered
     return record_runs(ordered, kept, roots, captured.shapes, next_value + 2 * len(joined))
+
+
+def _begins_early(
+    tasks: Sequence[Task], comm: Comm, prefetch: bool | str, on_device: bool
+) -> list[bool]:
+    """**Collective.** Of moves and exchanges, in order: which are begun early; the same on all ranks.
+
+    Between nodes, and within one where each rank has a GPU of its own: others share what copies them.
+    """
+    world, pays = world_of(comm), False
+    if prefetch and comm.size > 1:
+        pays = not world.one_node or (on_device and have_own_gpus(world))
+    least_bytes = GPU_EARLY_BYTES if world.one_node else EARLY_BYTES
+    out = []
+    for task in tasks:
+        if task.kind not in COLLECTIVE:
+            continue
+        mover, is_early = task.function, prefetch == ALWAYS
+        if task.kind is TaskKind.MOVE and pays and not is_early:
+            assert isinstance(mover, TileMover) and mover.prepared is not None
+            plan = mover.prepared.plan
+            is_early = plan.received_bytes >= least_bytes * plan.source.mesh.n_devices
+        out.append(is_early and task.kind is TaskKind.MOVE)
+    return out
 
 
 def _figures(

@@ -22,8 +22,7 @@ from redist.pgas.programs.compile import ProgramCompiler, limit_in_force
 from redist.pgas.programs.compiled import Compiled
 from redist.pgas.programs.limited.limited_program import LimitedProgram
 from redist.pgas.programs.limited.report import RunTimeline, live_bytes, named_spans
-from redist.pgas.programs.passes.order import ALWAYS
-from redist.pgas.programs.prepare import AS_WRITTEN, PLANNED, ProgramOptions
+from redist.pgas.programs.prepare import ALWAYS, AS_WRITTEN, PLANNED, ProgramOptions
 from redist.pgas.programs.signature import Signature, sign
 from redist.pgas.shapes import repeat as repeated_elements
 from redist.pgas.spill.memory_limit import memory_limit
@@ -300,7 +299,8 @@ def program(
     are unrolled; what depends on values of arrays is refused. ``REDIST_EAGER=1`` switches programs off.
 
     ``@pgas.program(prefetch=False, cache=False)`` begins no move before its place and keeps no moved copies
-    of arguments, for comparison; ``prefetch="always"`` begins moves within a node early, too.
+    of arguments, for comparison; ``prefetch="always"`` begins moves within a node early, too, also
+    if they are small, or between ranks that share a GPU.
 
     ``@pgas.program(limit="8GiB", spill="/scratch")`` keeps a limit on every rank, in every order of its work:
     tiles that have no room are written to a file of that folder and loaded before they are needed. Without

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -78,25 +78,47 @@ def run_now(work: Callable[[], T]) -> Future[T]:
     return future
 
 
+class StreamEnd(Protocol):
+    """The end of a move on a stream of a GPU."""
+
+    def is_done(self) -> bool:
+        """Whether the GPU has come to it."""
+
+    def join(self) -> None:
+        """Let the current stream wait for it."""
+
+
 class StartedMove:
     """A move under way: ask whether it is done, or wait for its result.
 
-    ``is_own`` says that it is between the transfer's own buffers.
+    ``is_own`` says that it is between the transfer's own buffers; ``end`` is where the GPU has done it, if
+    one does.
     """
 
     def __init__(
-        self, future: Future[Any], is_own: bool, forget: Callable[[StartedMove], None]
+        self,
+        future: Future[Any],
+        is_own: bool,
+        forget: Callable[[StartedMove], None],
+        end: StreamEnd | None = None,
     ) -> None:
-        self._future, self.is_own, self._forget = future, is_own, forget
+        self._future, self.is_own, self._forget, self._end = future, is_own, forget, end
         self._is_waited_for = False
 
     def is_done(self) -> bool:
         """**Local.** Whether it has ended, well or not; it says nothing of the other ranks."""
-        return self._future.done()
+        return self._future.done() and (self._end is None or self._end.is_done())
 
     def wait(self) -> Any:
-        """The result of the move, once it is there; the error that ended it is raised."""
+        """The result of the move, once it is there; the error that ended it is raised.
+
+        The host does not wait for a GPU: the current stream does.
+        """
         if not self._is_waited_for:
             self._is_waited_for = True
             self._forget(self)
-        return self._future.result()
+        try:
+            return self._future.result()
+        finally:
+            if self._end is not None:
+                self._end.join()

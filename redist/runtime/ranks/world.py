@@ -184,6 +184,8 @@ class World:
         self._segments: dict[tuple[int, int, bool], Bytes] = {}
         self._kept: dict[type, Closable] = {}
         self._queue = Queue()
+        self.after_started: Callable[[], None] | None = None
+        """Lets the current stream of a GPU wait for what was enqueued."""
         self.letters: Letters | None = None
         """How ranks of several nodes meet, if these are not too many."""
         self._join(MpiNode.find(self.comm, transport, node_size), timeout_s)
@@ -221,7 +223,7 @@ class World:
         """
         failure = self.failure
         failure.raise_if_broken()
-        self._queue.drain()
+        self.drain()
         before, failure.timeout_s = failure.timeout_s, timeout_s
         try:
             yield
@@ -246,8 +248,10 @@ class World:
         return run_now(work)
 
     def drain(self) -> None:
-        """**Local.** Wait until nothing that was enqueued is under way."""
+        """**Local.** Wait until nothing that was enqueued is under way; streams wait for what a GPU does."""
         self._queue.drain()
+        if self.after_started is not None:
+            self.after_started()
 
     # What ranks tell each other
 

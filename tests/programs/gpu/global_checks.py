@@ -17,9 +17,11 @@ from redist.errors import ArgumentTypeError, MemoryLimitError, RequestError
 from redist.pgas.global_array import Array
 from redist.pgas.joins import ein_kernel as block_shapes
 from redist.pgas.memory import BUFFERS, DEVICE
+from redist.pgas.programs import prepare
 from redist.pgas.random import generator
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
+from redist.runtime.ranks.world import world_of
 from tests.programs.pgas.drawing import Draw, Values, xp
 
 ODD, ENDS = np.array([1.0, -2.0, 0.0, 3.0]), np.array([-np.inf, np.inf, -np.inf, 2.0])
@@ -443,11 +445,46 @@ def kernels(draw: OnGpu) -> str | None:
     return "an array of NumPy was taken for one on a GPU"
 
 
+def early(draw: OnGpu) -> str | None:
+    """Moves begin early in programs, where each rank has a GPU of its own: they pass kernels of others."""
+    n = draw.comm.size
+    values = draw.values((8 * n, 4 * n), "f8")
+    u = pgas.asarray(values, type="{x}, {}").to_device("cuda")
+    v = pgas.asarray(values + 1.0, type="{x}, {}").to_device("cuda")
+
+    def function(x: Any, y: Any) -> Any:
+        moved = (x + 1.0).to("{}, {x}")
+        for _ in range(3):
+            y = xp.tanh(y * 1.5)
+        whole = (moved * 2.0).to("{}, {}")
+        x += 0.5  # while it may still be read
+        return moved * 2.0, y, whole + xp.sum(y)
+
+    step = pgas.program(layouts="as written", cache=False)(function)
+    near_gpus = mock.patch.multiple(prepare, GPU_EARLY_BYTES=0, have_own_gpus=lambda world: True)
+    with near_gpus:
+        for call in range(3):
+            want = function(u.copy(), v)
+            before = u.copy()
+            found = first(
+                *(
+                    near(one, to_host(hosted(other).gather()), f"early, call {call}")
+                    for one, other in zip(step(before, v), want, strict=True)
+                )
+            )
+            if found:
+                return found
+        fates = [move.fate for move in step.graph(u.copy(), v).moves]
+    if n > 1 and world_of(draw.comm).one_node and "begun early" not in fates:
+        return f"nothing began early: {fates}"
+    return None
+
+
 REAL = {"foreign", "streams"}
 """Checks that need a real GPU."""
 OWN: dict[str, Check] = {
     "moves": moves, "made": made, "foreign": foreign, "reduces": reduces, "indexes": indexes,
     "products": products, "joins": joins, "spectra": spectra, "decompositions": decompositions,
     "mistakes": mistakes, "limits": limits, "large": large, "files": files, "streams": streams,
-    "kernels": kernels,
+    "kernels": kernels, "early": early,
 }  # fmt: skip

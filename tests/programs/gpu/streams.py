@@ -1,6 +1,7 @@
 """Transfers on several streams at once: nobody waits, sources are overwritten, results used at once.
 
-All of them share pinned memory for the largest.
+All of them share pinned memory for the largest. The same with transfers that are started, and waited for when
+others have been started and kernels launched in between.
 As in ``mpirun -n 4 python -m tests.programs.gpu.streams``; ``--carrier``, ``--pretend``
 and ``--real`` as for ``carrying``.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import time
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from tests.programs.gpu.memory import Counted
 from tests.programs.together import all_well, main
 
 CALLS = 6
+PAUSE_S = 0.02
 TIMEOUT_S = 60.0
 SHAPE = (120, 132)
 ROWS, COLUMNS = "i64[120{x}, 132]", "i64[120, 132{x}]"
@@ -75,7 +78,79 @@ def wrong(comm: MPI.Comm, options: dict[str, Any]) -> str | None:
     return None
 
 
-CHECKS = ("with the least limit", "without a limit")
+def wrong_started(comm: MPI.Comm, options: dict[str, Any]) -> str | None:
+    """What is wrong on this rank with moves beside the kernels; None if nothing.
+
+    Memory is lent again all the time, to both streams: of sources, of results, of what moves take.
+    """
+    import cupy
+
+    mesh = redist.Mesh(x=comm.size)
+    makes = [(ROWS, COLUMNS, 0), (COLUMNS, ROWS, 1)] * 2
+    transfers = [redist.Transfer(a, b, comm, mesh=mesh, **options) for a, b, _ in makes]
+    news = [[cupy.asarray(tile(whole(k), dim, comm)) for k in range(CALLS)] for _, _, dim in makes]
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    used: list[tuple[int, int, Any]] = []
+
+    def use(k: int, number: int, out: Any) -> None:
+        copy = cupy.empty(out.shape, out.dtype)
+        copy[...] = out
+        out[...] = -2
+        used.append((k, number, copy))
+        if number % 3 == 0:
+            stream.synchronize()  # whatever has not waited is late
+
+    def lend_again(array: Any) -> None:
+        for _ in range(3):
+            other = cupy.empty(array.shape, array.dtype)
+            other[...] = -1
+            stream.record().done  # noqa: B018 - a pretended GPU goes on when it is asked
+            del other
+
+    with stream:
+        for number in range(2 * CALLS):
+            news_of = [several[number % CALLS] for several in news]
+            under_way = []
+            for k, transfer in enumerate(transfers):
+                source = cupy.empty(news_of[k].shape, news_of[k].dtype)
+                source[...] = news_of[k]
+                out = None
+                if number % 3 == 1:
+                    out = cupy.empty(news_of[1 - makes[k][2]].shape, source.dtype)
+                    out[...] = -3  # before the move
+                under_way.append((k, transfer.start(source, out)))
+                del source, out  # whoever is lent its memory now writes to it
+                lend_again(news_of[k])
+            if number % 4 == 0:
+                time.sleep(PAUSE_S)  # hosts have done their part
+                for several in news_of:
+                    lend_again(several)
+            if number % 3 == 2:  # a call behind what was started
+                source = cupy.empty(news_of[0].shape, news_of[0].dtype)
+                source[...] = news_of[0]
+                use(0, number, transfers[0](source))
+                del source
+                stream.synchronize()
+                if not all(move.is_done() for _, move in under_way):
+                    return "a call did not wait for moves that were started before it"
+            for k, move in under_way if number % 2 else under_way[::-1]:
+                out = move.wait()
+                if getattr(out.data.mem, "key", (stream.ptr,))[0] != stream.ptr:
+                    return "the result is memory that another stream may be lent"
+                use(k, number, out)
+                del out, move
+                lend_again(news_of[1 - makes[k][2]])
+            del under_way
+        for k, number, copy in used:
+            have, want = cupy.asnumpy(copy), tile(whole(number % CALLS), 1 - makes[k][2], comm)
+            if not np.array_equal(have, want):
+                bad = np.count_nonzero(have != want)
+                return f"started {number} of transfer {k}: {bad} of {have.size} elements differ"
+    return None
+
+
+CHECKS = ("with the least limit", "without a limit", "started with the least limit", "started")
 
 
 def program() -> int:
@@ -102,9 +177,9 @@ def program() -> int:
     }
     least = redist.synthesize(ROWS, COLUMNS, mesh=redist.Mesh(x=comm.size)).peak_bytes
     well = True
-    for check, limit in zip(CHECKS, (least, None), strict=True):
-        said = wrong(comm, {**options, "limit_bytes": limit})
-        well = all_well(comm, check, said) and well
+    runs = [(find, limit) for find in (wrong, wrong_started) for limit in (least, None)]
+    for check, (find, limit) in zip(CHECKS, runs, strict=True):
+        well = all_well(comm, check, find(comm, {**options, "limit_bytes": limit})) and well
     if well and comm.rank == 0:
         print(f"two streams at once agree ({comm.size} ranks)", flush=True)
     return 0 if well else 1

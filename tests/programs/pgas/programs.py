@@ -438,6 +438,7 @@ LARGE = {
     "BLOCK_BYTES": 128,
     "BATCH_BYTES": 256,
     "EARLY_BYTES": 0,
+    "GPU_EARLY_BYTES": 0,
 }
 """Bytes from which on arrays of ``pgas`` count as large: results in memory of ours, joins in blocks."""
 

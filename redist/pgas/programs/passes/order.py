@@ -23,7 +23,6 @@ from redist.pgas.ghosts.tape import COLLECTIVE, Ref, Task, TaskKind, refs_in
 from redist.pgas.ghosts.traffic import Exchanger, TileMover
 from redist.pgas.watch.seam import READ, Wait
 from redist.runtime.passing import joined
-from redist.runtime.ranks.world import Comm, world_of
 
 # What goes together.
 
@@ -244,28 +243,6 @@ def _joined(group: Sequence[Task], number: int) -> list[Task]:
 
 
 # What begins early.
-
-
-ALWAYS = "always"
-"""What ``prefetch`` says if moves within a node begin early, too, and small ones."""
-EARLY_BYTES = 2**16
-"""Moves of which a rank receives less are not begun early: handing them over costs as much."""
-
-
-def begins_early(tasks: Sequence[Task], comm: Comm, prefetch: bool | str) -> list[bool]:
-    """**Local.** Of moves and exchanges, in order: which are begun early; the same on all ranks."""
-    far = bool(prefetch) and comm.size > 1 and not world_of(comm).one_node
-    out = []
-    for task in tasks:
-        if task.kind not in COLLECTIVE:
-            continue
-        mover, is_early = task.function, prefetch == ALWAYS
-        if task.kind is TaskKind.MOVE and far and not is_early:
-            assert isinstance(mover, TileMover) and mover.prepared is not None
-            plan = mover.prepared.plan
-            is_early = plan.received_bytes >= EARLY_BYTES * plan.source.mesh.n_devices
-        out.append(is_early and task.kind is TaskKind.MOVE)
-    return out
 
 
 def ready_gaps(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:

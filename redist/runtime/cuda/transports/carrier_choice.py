@@ -44,6 +44,12 @@ def own_gpu() -> str:
     return bytes(number).hex() or f"{MPI.Get_processor_name()} {device.pci_bus_id}"
 
 
+def have_own_gpus(world: World) -> bool:
+    """**Collective over the node.** Whether each of its ranks has a GPU of its own."""
+    gpus = world.gather_on_node(own_gpu())
+    return len(set(gpus)) == len(gpus)
+
+
 def shared_gpus(gpus: list[str]) -> str:
     """Why ranks with these GPUs cannot use NCCL; empty if they can.
 

@@ -1,0 +1,71 @@
+"""Moves beside kernels, without a GPU: who waits for whom on streams."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+
+from redist.runtime.cuda.beside import BesideStream, MoveBeside
+from redist.runtime.ranks.background import StartedMove
+from redist.runtime.ranks.world import World
+from tests.fakes import pretended_cupy as pretend
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """One rank of its own, with a pretended GPU."""
+    with pretend.gone_afterwards():
+        pretend.install("one")
+        found = World(MPI.COMM_SELF)
+        yield found
+        found.close()
+
+
+def started(world: World, said: list[str]) -> tuple[StartedMove, Any]:
+    """A move that was put on its stream, and has not run; the stream of the caller."""
+    stream = sys.modules["cupy"].cuda.Stream(non_blocking=True)
+    with stream:
+        stream.add(lambda: said.append("source"))
+        move = MoveBeside(world, lambda: pretend.CURRENT[0].add(lambda: said.append("move")))
+    future = world.enqueue(move)
+    future.result()
+    return StartedMove(future, False, lambda one: None, move), stream
+
+
+def test_a_move_waits_for_its_source_and_who_waits_for_it_for_the_move(world: World) -> None:
+    said: list[str] = []
+    move, stream = started(world, said)
+    assert not said  # the host has waited for nothing
+    with stream:
+        move.wait()
+        stream.add(lambda: said.append("use"))
+    stream.synchronize()
+    assert said == ["source", "move", "use"]
+    assert move.is_done()
+
+
+def test_whatever_ranks_do_together_later_waits_for_moves_that_were_started(world: World) -> None:
+    said: list[str] = []
+    _, stream = started(world, said)
+    with stream, world.operation(None):
+        stream.add(lambda: said.append("operation"))
+    stream.synchronize()
+    assert said == ["source", "move", "operation"]
+
+
+def test_a_move_that_fails_has_left_the_stream(world: World) -> None:
+    said: list[str] = []
+
+    def fail() -> None:
+        pretend.CURRENT[0].add(lambda: said.append("half"))
+        raise ValueError("no room")
+
+    with BesideStream.of(world).stream:
+        future = world.enqueue(MoveBeside(world, fail))
+    with pytest.raises(ValueError, match="no room"):
+        future.result()
+    assert said == ["half"]
