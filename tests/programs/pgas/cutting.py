@@ -23,6 +23,7 @@ from redist.text import progress
 from redist.text.units import format_bytes, format_time
 from tests.programs.pgas.limited import high_water, planned_within, small_blocks
 from tests.programs.together import all_well, main
+from tests.tiers import THOROUGH, sample
 
 CHECKS = (
     "exact",
@@ -97,8 +98,8 @@ def wide(a: Any, v: Any) -> Any:
     return pgas.sum(b @ b.T, axis=1)
 
 
-EXACT = (chain, ordered, created, drawn, turned)
-SUMS = (kernel, gram, wide)
+EXACT = (chain, ordered, created, drawn, turned)[:: 1 if THOROUGH else 2]
+SUMS = (kernel, wide, gram)[: sample(2, of=3)]
 
 
 def arguments(comm: MPI.Comm) -> tuple[Any, Any]:
@@ -160,7 +161,7 @@ def sums(comm: MPI.Comm, folder: str) -> str | None:
 
 def pairs(comm: MPI.Comm, folder: str) -> str | None:
     """The least limit that an error names does, and one byte less does not."""
-    for function in (kernel, chain, gram):
+    for function in (kernel, gram, chain)[: sample(1, of=3)]:
         a, v = arguments(comm)
         least = 0
         for limit in (1, None, -1):
@@ -181,7 +182,7 @@ def no_folder(comm: MPI.Comm, folder: str) -> str | None:
     """Without a folder nothing is cut: the limit that is named does, and is what the error says is needed."""
     a, v = arguments(comm)
     want = kernel(a, v)
-    for layouts in ("as written", "planned"):
+    for layouts in ("planned", "as written")[: sample(1, of=2)]:
 
         def run(limit: int, layouts: str = layouts) -> Any:
             return pgas.program(limit=limit, layouts=layouts)(kernel)(a, v)

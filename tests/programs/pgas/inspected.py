@@ -26,7 +26,7 @@ from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.world import world_of
 from tests.programs.pgas.layouts import layouts, meshes
 from tests.programs.together import all_well, main
-from tests.tiers import sample
+from tests.tiers import THOROUGH, sample
 
 COMM = MPI.COMM_WORLD
 I64 = ArrayType.parse("i64[2]", Mesh(x=1)).dtype
@@ -70,7 +70,7 @@ def table() -> str | None:
     shape = 23, 8
     whole, i, j = numbers(shape), *(indices(n, 12, n) for n in shape)
     wholes = whole, i.gather(), j.gather()
-    for name, key in KEYS.items():
+    for name, key in [*KEYS.items()][:: 1 if THOROUGH else 2]:
         given = key(made(whole), i, j)
         parts = given if isinstance(given, tuple) else (given,)
         want = whole[tuple(x.gather() if isinstance(x, pgas.Array) else x for x in parts)]
