@@ -259,7 +259,10 @@ class Transfer:
 
             if self._exchanges and not self._gives_up:
                 out, beside = try_beside(self._world, self._arguments, local, out, work)
-            future = run_now(work) if beside is None else self._world.enqueue(beside)
+            if beside is not None and self._gpu is not None and self._gpu.world.has_background:
+                future = self._world.enqueue(beside)
+            else:  # the first call makes what ranks share, by MPI
+                future = run_now(beside or work)
         move = StartedMove(future, own, self._started.remove, beside)
         self._started.append(move)
         return move
@@ -315,9 +318,8 @@ class Transfer:
                 self._run_on_gpu(tiles) if on_gpu else self._run_on_host(tiles)
         except Disagreement as met:
             if self._explain(error or met.error, place):
-                return self._run(
-                    local, out, place
-                )  # now it is known where the arrays of others are
+                # Now it is known where the arrays of others are; of its own this rank had none.
+                return self._run(local, None if place is ArrayPlace.UNKNOWN else out, place)
             raise  # the same request, prepared on some ranks only
         except BaseException:
             if not on_gpu:

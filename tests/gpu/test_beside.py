@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,9 +23,11 @@ def world() -> Iterator[World]:
     """One rank of its own, with a pretended GPU."""
     with pretend.gone_afterwards():
         pretend.install("one")
-        found = World(MPI.COMM_SELF)
+        comm = MPI.COMM_SELF.Dup()
+        found = World(comm)
         yield found
         found.close()
+        comm.Free()
 
 
 def started(world: World, said: list[str]) -> tuple[StartedMove, Any]:
@@ -30,7 +35,8 @@ def started(world: World, said: list[str]) -> tuple[StartedMove, Any]:
     stream = sys.modules["cupy"].cuda.Stream(non_blocking=True)
     with stream:
         stream.add(lambda: said.append("source"))
-        move = MoveBeside(world, lambda: pretend.CURRENT[0].add(lambda: said.append("move")))
+        beside = BesideStream.of(world)
+        move = MoveBeside(beside, lambda: pretend.CURRENT[0].add(lambda: said.append("move")))
     future = world.enqueue(move)
     future.result()
     return StartedMove(future, False, lambda one: None, move), stream
@@ -57,6 +63,48 @@ def test_whatever_ranks_do_together_later_waits_for_moves_that_were_started(worl
     assert said == ["source", "move", "operation"]
 
 
+def test_the_stream_that_holds_the_memory_waits_too(world: World) -> None:
+    said: list[str] = []
+    move, stream = started(world, said)
+    move.wait()  # on another stream
+    with stream:
+        stream.add(lambda: said.append("lent again"))
+    stream.synchronize()
+    assert said == ["source", "move", "lent again"]
+
+
+def test_a_move_that_nobody_waits_for_holds_its_arrays_until_it_is_done(world: World) -> None:
+    array = sys.modules["cupy"].empty((8,), "u1")
+    memory = weakref.ref(array)
+
+    beside = BesideStream.of(world)
+    world.enqueue(MoveBeside(beside, partial(id, array))).result()
+    del array
+    gc.collect()
+    assert memory() is not None
+    beside.stream.synchronize()
+    world.enqueue(MoveBeside(beside, lambda: None)).result()
+    gc.collect()
+    assert memory() is None
+
+
+def test_after_a_failure_nobody_waits_for_a_stream_that_may_never_end(world: World) -> None:
+    def fail() -> None:
+        world.failure.broken = "a rank has left"
+        pretend.CURRENT[0].add(lambda: pytest.fail("somebody waits for it"))
+        raise ValueError("a rank has left")
+
+    beside = BesideStream.of(world)
+    future = world.enqueue(MoveBeside(beside, fail))
+    with pytest.raises(ValueError, match="has left"):
+        future.result()
+    world.drain()
+    beside.close()
+    beside.stream.queue.clear()
+    beside.stream.done = beside.stream.put
+    world.failure.broken = None
+
+
 def test_a_move_that_fails_has_left_the_stream(world: World) -> None:
     said: list[str] = []
 
@@ -64,8 +112,8 @@ def test_a_move_that_fails_has_left_the_stream(world: World) -> None:
         pretend.CURRENT[0].add(lambda: said.append("half"))
         raise ValueError("no room")
 
-    with BesideStream.of(world).stream:
-        future = world.enqueue(MoveBeside(world, fail))
+    beside = BesideStream.of(world)
+    future = world.enqueue(MoveBeside(beside, fail))
     with pytest.raises(ValueError, match="no room"):
         future.result()
     assert said == ["half"]

@@ -218,6 +218,7 @@ def _begins_early(
     """
     world, pays = world_of(comm), False
     if prefetch and comm.size > 1:
+        world.drain()
         pays = not world.one_node or (on_device and have_own_gpus(world))
     least_bytes = GPU_EARLY_BYTES if world.one_node else EARLY_BYTES
     out = []

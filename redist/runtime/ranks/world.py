@@ -242,10 +242,13 @@ class World:
 
     def enqueue(self, work: Callable[[], T]) -> Future[T]:
         """**Local.** Run ``work`` after everything enqueued before; in the background if that can be."""
+        return self._queue.put(work) if self.has_background else run_now(work)
+
+    @property
+    def has_background(self) -> bool:
+        """Whether a transfer may run in the background: it needs no MPI there, or MPI knows threads."""
         needs_no_mpi = self.one_node and self.node.kernels is not None
-        if needs_no_mpi or MPI.Query_thread() >= MPI.THREAD_MULTIPLE:
-            return self._queue.put(work)
-        return run_now(work)
+        return needs_no_mpi or MPI.Query_thread() >= MPI.THREAD_MULTIPLE
 
     def drain(self) -> None:
         """**Local.** Wait until nothing that was enqueued is under way; streams wait for what a GPU does."""

@@ -150,7 +150,32 @@ def wrong_started(comm: MPI.Comm, options: dict[str, Any]) -> str | None:
     return None
 
 
-CHECKS = ("with the least limit", "without a limit", "started with the least limit", "started")
+def wrong_places(comm: MPI.Comm, options: dict[str, Any]) -> str | None:
+    """What is wrong where ranks without a source learn from others that this call's arrays lie elsewhere."""
+    import cupy
+
+    one, all_ = redist.Mesh(x=1), redist.Mesh(x=comm.size)
+    spread = redist.Transfer("i64[120, 132]", ROWS, comm, mesh=one, target_mesh=all_, **options)
+    for number, on_gpu in enumerate((True, True, False, False, True)):
+        given = whole(number) if comm.rank == 0 else None
+        if on_gpu and given is not None:
+            given = cupy.asarray(given)
+        got = spread.start(given).wait()
+        if isinstance(got, np.ndarray) == on_gpu:
+            return f"call {number}: the result is a {type(got)}"
+        have = cupy.asnumpy(got) if on_gpu else got
+        if not np.array_equal(have, tile(whole(number), 0, comm)):
+            return f"call {number}: differs"
+    return None
+
+
+CHECKS = (
+    "with the least limit",
+    "without a limit",
+    "started with the least limit",
+    "started",
+    "places",
+)
 
 
 def program() -> int:
@@ -178,8 +203,9 @@ def program() -> int:
     least = redist.synthesize(ROWS, COLUMNS, mesh=redist.Mesh(x=comm.size)).peak_bytes
     well = True
     runs = [(find, limit) for find in (wrong, wrong_started) for limit in (least, None)]
-    for check, (find, limit) in zip(CHECKS, runs, strict=True):
+    for check, (find, limit) in zip(CHECKS[:-1], runs, strict=True):
         well = all_well(comm, check, find(comm, {**options, "limit_bytes": limit})) and well
+    well = all_well(comm, CHECKS[-1], wrong_places(comm, options)) and well
     if well and comm.rank == 0:
         print(f"two streams at once agree ({comm.size} ranks)", flush=True)
     return 0 if well else 1
