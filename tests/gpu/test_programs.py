@@ -96,7 +96,7 @@ ON_LINUX = [
     one_sided(4, 6, 40, "--shared", "--node-size", "2"),
     one_sided(4, 0, 60, "--gpus", "2"),
     one_sided(6, 0, 30, "--gpus", "3"),
-    Job(3, (Run("pgas.reaching", ("--cuda", "--without-gpu")),)),
+    Job(3, (Run("pgas.reaching", ("--cuda", "--without-gpu"), SEVERAL),)),
     job(3, "visiting", "--without-gpu"),
     job(4, "visiting", "--without-gpu", "--gpus", "2"),
     job(4, "visiting", "--without-gpu", "--node-size", "2"),
