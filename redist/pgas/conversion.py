@@ -31,8 +31,8 @@ def from_local(
 ) -> Array:  # fmt: skip
     """**Local.** Make a global array from the ranks' own tiles, in NumPy or GPU arrays, without a copy.
 
-    ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``. A rank outside the mesh,
-    which has no tile, says by ``device="cuda"`` that the others' are on GPUs.
+    ``pgas.from_local(tile, "f64[4096{x}, 512]", mesh=redist.Mesh(x=4))``. A rank outside the mesh
+    has no tile; it passes ``device="cuda"`` if the tiles of the other ranks are on GPUs.
     """
     comm = comm_or_world(comm)
     must_be_type(type)
@@ -93,13 +93,13 @@ def asarray(
 ) -> Array:  # fmt: skip
     """**Local.** Make a global array from values that are the same on all ranks: numbers, lists, arrays.
 
-    Every rank keeps its part and moves nothing. A global array is returned as it is. Arrays on GPUs
+    Every rank keeps its part, and nothing moves. A global array is returned as it is. Arrays on GPUs
     stay there unless you pass ``device="cpu"``.
 
     **Collective** for arrays that another library has distributed over several ranks. A PyTorch DTensor
     shares its memory. A Dask array, or references to Ray objects (nested lists of blocks, or a dict by
-    index), are read a block at a time. In addition to the array, a rank then uses at most ``limit_bytes``,
-    by default 64 MiB.
+    index), are read a block at a time. In addition to the array, a rank then uses at most ``limit_bytes``
+    (by default 64 MiB).
     """
     taker = _taker_of(obj)
     if taker is not None:
@@ -182,9 +182,9 @@ def _in_memory(obj: Any, dtype: Any) -> Tile:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """**Local.** Make a global array from any library's array that is the same on all ranks.
+    """**Local.** Make a global array from an array of any library that is the same on all ranks.
 
-    It is whole on every rank and shares the memory, where no copy is asked for.
+    It is whole on every rank, and shares the memory unless a copy is needed or asked for.
     """
     if isinstance(x, Tiled):
         return asarray(x, copy=copy, device=device)

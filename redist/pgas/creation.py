@@ -158,9 +158,9 @@ def empty(
     shape: Shape, *, dtype: Any = None, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** An array with any contents; ``type``, ``mesh`` and ``comm`` say where it lies.
+    """**Local.** An array with arbitrary contents; ``type``, ``mesh`` and ``comm`` say where it lies.
 
-    ``device="cuda"`` puts the tiles onto the ranks' GPUs, here and in the functions below.
+    ``device="cuda"`` puts the tiles on the ranks' GPUs, as in all functions that create arrays.
     """
     return make(shape, _float(dtype), None, type, mesh, comm, device)
 
@@ -169,7 +169,7 @@ def full(
     shape: Shape, fill_value: Any, *, dtype: Any = None, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** An array of one value."""
+    """**Local.** An array filled with one value."""
     value = np.asarray(to_numbers(fill_value), None if dtype is None else dtype_asked(dtype))
     if value.ndim:
         raise ArgumentTypeError(
@@ -203,14 +203,14 @@ def ones(
 @asked
 @takes_any_array
 def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
-    """**Local.** An array like another, with any contents."""
+    """**Local.** An array like another one, with arbitrary contents."""
     return _like(x, dtype, None, device)
 
 
 @asked
 @takes_any_array
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
-    """**Local.** An array like another, of one value."""
+    """**Local.** An array like another one, filled with one value."""
     value = np.asarray(
         to_numbers(fill_value), dtype=x.dtype if dtype is None else dtype_asked(dtype)
     )
@@ -224,14 +224,14 @@ def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = 
 @asked
 @takes_any_array
 def zeros_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
-    """**Local.** An array like another, of zeros."""
+    """**Local.** An array like another one, filled with zeros."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 @asked
 @takes_any_array
 def ones_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
-    """**Local.** An array like another, of ones."""
+    """**Local.** An array like another one, filled with ones."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
@@ -240,7 +240,7 @@ def arange(
     type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** Evenly spaced values, ``start + k * step`` below ``stop``."""
+    """**Local.** Evenly spaced values ``start + k * step``, up to but not including ``stop``."""
     start, stop, step = (to_numbers(v) for v in (start, stop, step))
     if stop is None:
         start, stop = 0, start
@@ -267,7 +267,7 @@ def linspace(
     type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** ``num`` evenly spaced values from start to stop."""
+    """**Local.** ``num`` evenly spaced values from ``start`` to ``stop``."""
     num = operator.index(num)
     if num < 0:
         raise ArgumentError(f"cannot make {num} values: need 0 or more")
@@ -290,7 +290,7 @@ def eye(
     type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** Ones on a diagonal, zeros elsewhere."""
+    """**Local.** A matrix with ones on a diagonal and zeros elsewhere."""
     n_cols = n_rows if n_cols is None else n_cols
     k = max(-n_rows, min(k, n_cols))
 
@@ -305,9 +305,9 @@ def from_function(
     function: Callable[..., Any], shape: Shape, *, dtype: Any = None, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** ``function(i, j, ...)`` of the indices, given as arrays that broadcast.
+    """**Local.** An array of ``function(i, j, ...)``, called with the indices as arrays that broadcast.
 
-    ``pgas.from_function(lambda i, j: i + 10 * j, (4, 4), dtype="i8")``; float64 if no dtype is named.
+    ``pgas.from_function(lambda i, j: i + 10 * j, (4, 4), dtype="i8")``; the default dtype is float64.
     """
     sizes = sizes_of(shape)
     if dtype is None and 0 not in sizes:

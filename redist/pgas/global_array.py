@@ -54,7 +54,7 @@ def namespace() -> ModuleType:
 
 
 class Array(Methods):
-    """An array that spans all ranks of a communicator and feels like NumPy's.
+    """An array that spans all ranks of a communicator and behaves like a NumPy array.
 
     In an SPMD program::
 
@@ -64,7 +64,8 @@ class Array(Methods):
         s = pgas.sum(c)              # pending until someone needs the value
         print(a.type, float(s))
 
-    ``local`` is this rank's tile, ``type`` the layout, ``gather()`` the whole as a NumPy array.
+    ``local`` is this rank's tile, ``type`` the layout, and ``gather()`` returns the whole array as a NumPy
+    array.
     """
 
     __slots__ = ()
@@ -73,7 +74,7 @@ class Array(Methods):
     # Where it lies
 
     def to(self, type: str | ArrayType) -> Array:
-        """**Collective.** Move the array to another type, given as text of its cuts or as a whole type.
+        """**Collective.** Move the array to another type, given by its cuts as text or as a complete type.
 
         ``a.to("{y}, {x}")`` cuts dim 0 by y and dim 1 by x; ``a.to(t)`` may name another mesh.
         """
@@ -83,20 +84,20 @@ class Array(Methods):
 
     @property
     def box(self) -> Box | None:
-        """Start and end of this rank's indices along every dim; None if it has no tile.
+        """The start and end of this rank's indices along every dim; None if it has no tile.
 
         ``(lo, hi), _ = a.box`` says that ``a.local[0]`` is row ``lo`` of the whole.
         """
         return box_of(self.type, self.comm.rank)
 
     def settled(self) -> Array:
-        """**Collective.** Finish a pending reduction; the array itself if none is pending."""
+        """**Collective.** Finish a pending reduction; return the array itself if none is pending."""
         return resolve_pending(self)
 
     def gather(self) -> Tile:
         """**Collective.** Bring the whole array to every rank, as a new NumPy array.
 
-        Ranks outside its mesh get it too. If tiles are on GPUs, the result is a CuPy array.
+        Ranks outside the mesh get it too. If the tiles are on GPUs, the result is a CuPy array.
         """
         self.memory.check_values("gather", self.type, OUTSIDE_IT, noted=True)
         everyone = self.mesh.n_devices == self.comm.size
@@ -145,14 +146,14 @@ class Array(Methods):
 
     @property
     def device(self) -> str:
-        """Where the tile of this rank lies: ``cpu``, or ``cuda:0``."""
+        """Where this rank's tile lies: ``cpu``, or a GPU such as ``cuda:0``."""
         return devices.name_of(self)
 
     @asked
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
         """**Local.** Copy the tiles to ``cpu`` or to ``cuda``, the rank's current GPU.
 
-        Itself if they are there; give all ranks the same.
+        Returns the array itself if the tiles are already there. Pass the same device on all ranks.
         """
         if stream is not None:
             raise ArgumentError("cannot use a stream: tiles are carried on the current one")
@@ -169,7 +170,7 @@ class Array(Methods):
 
     @property
     def mT(self) -> Array:
-        """The transpose of each matrix of a stack."""
+        """The transpose of each matrix in a stack."""
         return matrix_transpose(self)
 
     def __dlpack__(
@@ -181,7 +182,7 @@ class Array(Methods):
         dl_device: tuple[Any, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The whole array, for any library, where every rank has all of it; a tile is not taken for it."""
+        """Export the array to another library if every rank holds all of it; a mere tile is refused."""
         return self._whole().__dlpack__(
             stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
         )
@@ -234,7 +235,7 @@ class Array(Methods):
     # One element
 
     def item(self, *index: Any) -> Any:
-        """**Collective.** One element as Python's number: the only one, ``a.item(7)`` or ``a.item(1, 2)``."""
+        """**Collective.** One element as a Python number: the only one, ``a.item(7)`` or ``a.item(1, 2)``."""
         if not index:
             if self.size != 1:
                 raise ArgumentError(f"cannot take the item of {self.size} elements: name one")
@@ -245,7 +246,7 @@ class Array(Methods):
         return self.reshape(-1)[at]._element().item()
 
     def tolist(self) -> Any:
-        """**Collective.** All elements as Python's numbers in lists, on every rank."""
+        """**Collective.** All elements as nested lists of Python numbers, on every rank."""
         return self.memory.host(self.gather()).tolist()
 
     def _element(self) -> Any:
@@ -312,15 +313,15 @@ class Array(Methods):
     # Elements, from any rank
 
     def get(self, index: Any) -> Any:
-        """**Local.** Read elements at a global index, wherever they lie, as NumPy's own.
+        """**Local.** Read the elements at a global index, on whichever ranks they lie, as a NumPy array.
 
-        **Collective** if the index is a global array of integers, or has some: then the result is a global
-        array, cut as they are, as that of ``a[index]``. A program inspects such an index once, and from then
-        on passes values alone, for as long as the index stays.
+        **Collective** if the index is or contains a global array of integers: then the result, like that of
+        ``a[index]``, is a global array that is cut as the index arrays are. A program inspects such an index
+        once, and from then on passes only values, for as long as the index stays the same.
 
-        Reachable after the first :meth:`epoch` or :meth:`fence`. Inside an epoch these are the
-        values from the start of the interval; see :mod:`redist.pgas.onesided.get_put`. On a GPU what is
-        read stays there: a look at one element takes a copy to the host.
+        Elements can be read after the first :meth:`epoch` or :meth:`fence`. Inside an epoch, they have the
+        values from the start of the interval; see :mod:`redist.pgas.onesided.get_put`. On a GPU, the result
+        stays there: looking at one element requires a copy to the host.
         """
         if inspected.names_arrays(index):
             get_put.check_closed(self, "get elements of")
@@ -329,15 +330,15 @@ class Array(Methods):
         return get_put.get(self, index)
 
     def put(self, index: Any, values: Any) -> None:
-        """**Local.** Write at a global index, inside an epoch; visible after the next fence."""
+        """**Local.** Write to a global index inside an epoch; the values are visible after the next fence."""
         self.memory.check_tile("put into", self.type)
         get_put.put(self, index, values)
 
     def accumulate(self, index: Any, values: Any, op: str = "sum") -> None:
-        """**Local.** Combine by sum, prod, max, min or replace at a global index, inside an epoch.
+        """**Local.** Combine elements with values by sum, prod, max, min or replace, inside an epoch.
 
-        **Collective** if the index is a global array of integers, or has some, and ``values`` one: then it is
-        done at once, and in programs too, as an epoch of its own.
+        **Collective** if the index is or contains a global array of integers and ``values`` is a global
+        array: then it is done at once, as an epoch of its own, and also works in programs.
         """
         if inspected.names_arrays(index):
             get_put.check_closed(self, "accumulate into")
@@ -350,17 +351,17 @@ class Array(Methods):
     def epoch(
         self, timeout_s: float | None = TIMEOUT_S, *, prefetch: bool = True, cache: bool = True
     ) -> epochs.Epoch[Array]:
-        """**Collective** at both ends. Let any rank get, put and accumulate: ``with a.epoch():``.
+        """**Collective** at both ends. Let any rank call get, put and accumulate: ``with a.epoch():``.
 
-        What is read from other nodes is kept until the fence, and fetched ahead in the next interval;
-        ``cache=False`` and ``prefetch=False`` switch that off, for comparison.
+        Data read from other nodes is cached until the fence, and prefetched in the next interval;
+        ``cache=False`` and ``prefetch=False`` switch these off, for comparison.
         """
         self.memory.check_tile("open an epoch on", self.type)
         return epochs.Epoch(self, timeout_s, prefetch, cache)
 
     @left_alone
     def fence(self, timeout_s: float | None = TIMEOUT_S) -> None:
-        """**Collective.** Make what was put or written before, on any rank, visible to all."""
+        """**Collective.** Make all earlier puts and writes, on any rank, visible to all ranks."""
         self.memory.check_tile("fence", self.type)
         epochs.fence(self, timeout_s)
 

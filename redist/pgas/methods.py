@@ -1,6 +1,6 @@
 """NumPy's methods of an array, with NumPy's order of arguments: each is a function of the namespace.
 
-What NumPy writes into ``out``, or takes only some elements of by ``where``, is refused by name.
+NumPy's arguments ``out`` and ``where`` are refused by name.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def refuse_arguments(function: F, name: str | None = None) -> F:
 
 
 class Methods(Operators):
-    """What ``a.sum(axis=0)``, ``a.reshape(2, 3)`` and the like mean; **collective** as the functions are."""
+    """Methods such as ``a.sum(axis=0)`` and ``a.reshape(2, 3)``; **collective** when the functions are."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ class Methods(Operators):
         self: T, axis: Axis = None, dtype: Any = None, *, ddof: float | None = None,
         correction: float | None = None, keepdims: bool = False,
     ) -> T:  # fmt: skip
-        """The variance over dims, with ``n - ddof`` in the denominator; ``correction`` is the same."""
+        """The variance over dims, with ``n - ddof`` in the denominator; ``correction`` means the same."""
         less = correction_of(ddof, correction)
         return reductions.var(_in_dtype(self, dtype), axis=axis, correction=less, keepdims=keepdims)
 
@@ -149,12 +149,12 @@ class Methods(Operators):
 
     @refuse_arguments
     def any(self: T, axis: Axis = None, *, keepdims: bool = False) -> T:
-        """Whether a value is not zero."""
+        """Whether any value is nonzero."""
         return reductions.any(self, axis=axis, keepdims=keepdims)
 
     @refuse_arguments
     def all(self: T, axis: Axis = None, *, keepdims: bool = False) -> T:
-        """Whether no value is zero."""
+        """Whether all values are nonzero."""
         return reductions.all(self, axis=axis, keepdims=keepdims)
 
     @refuse_arguments
@@ -188,7 +188,7 @@ class Methods(Operators):
 
     @refuse_arguments
     def ravel(self: T, order: str = "C") -> T:
-        """All elements in one dim, row by row; a view if nothing must move, as NumPy's."""
+        """All elements in one dim, row by row; as in NumPy, a view if nothing must move."""
         _check_order("ravel", order)
         return reshape(self, (-1,))
 
@@ -199,24 +199,24 @@ class Methods(Operators):
         return reshape(self, (-1,), copy=True)
 
     def transpose(self: T, *axes: Any) -> T:
-        """The dims in another order, or the other way round: ``a.transpose(1, 0)``; the tile is a view."""
+        """The dims in another order, by default reversed: ``a.transpose(1, 0)``; the tile is a view."""
         order = _one_or_many(axes) if axes and axes != (None,) else range(self.ndim)[::-1]
         return permute.permute_dims(self, (order,) if isinstance(order, int) else tuple(order))
 
     def swapaxes(self: T, axis1: int, axis2: int, /) -> T:
-        """Two dims in each other's place; the tile is a view."""
+        """The array with two dims exchanged; the tile is a view."""
         order = list(range(self.ndim))
         i, j = dim_of(axis1, self.ndim), dim_of(axis2, self.ndim)
         order[i], order[j] = j, i
         return permute.permute_dims(self, order)
 
     def squeeze(self: T, axis: int | Sequence[int] | None = None) -> T:
-        """Without dims of size 1: those named, or all."""
+        """The array without dims of size 1: those named, or all of them."""
         ones = tuple(i for i, n in enumerate(self.shape) if n == 1) if axis is None else axis
         return permute.squeeze(self, ones)
 
     def diagonal(self: T, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T:
-        """Elements ``i, i + offset`` of two dims, as the last dim."""
+        """The elements ``i, i + offset`` of two dims, as a new last dim."""
         return diagonal_of(self, offset, axis1, axis2)
 
     @refuse_arguments
@@ -226,12 +226,12 @@ class Methods(Operators):
 
     @refuse_arguments
     def repeat(self: T, repeats: Any, axis: int | None = None) -> T:
-        """Each element this many times, one behind the other."""
+        """Each element this many times, one copy after another."""
         return repeat(self, repeats, axis=axis)
 
     @refuse_arguments
     def take(self: T, indices: Any, axis: int | None = None) -> T:
-        """Parts along a dim by their indices; elements by their number, row by row, if no dim is named."""
+        """The parts at given indices along a dim; without ``axis``, elements numbered row by row."""
         x, dim = _along(self, axis)
         key = indices if isinstance(indices, (Tiled, int)) else np.asarray(indices)
         return dispatch.get(x, (*(slice(None),) * dim, key))
@@ -240,22 +240,22 @@ class Methods(Operators):
 
     @refuse_arguments
     def astype(self: T, dtype: Any, *, copy: bool = True) -> T:
-        """The values as another dtype."""
+        """The values converted to another dtype."""
         return astype(self, dtype, copy=copy)
 
     @refuse_arguments
     def clip(self: T, min: T | Number | None = None, max: T | Number | None = None) -> T:
-        """Values below ``min`` and above ``max`` replaced by these bounds; the dtype is as of ``maximum``."""
+        """Values below ``min`` or above ``max`` become these bounds; the dtype is that of ``maximum``."""
         out = self if min is None else apply(np.maximum, self, min)
         return unary.positive(self) if min is max is None else _at_most(out, max)
 
     @refuse_arguments
     def round(self: T, decimals: int = 0) -> T:
-        """Rounded to this many decimals, halves to even."""
+        """The values rounded to this many decimals, halves to even."""
         return round_to(self, operator.index(decimals))
 
     def conj(self: T) -> T:
-        """The complex conjugate of each value; of real ones, the array itself, as in NumPy."""
+        """The complex conjugate of each value; for real values the array itself, as in NumPy."""
         return unary.conj(self) if number_kind(self.dtype) == "c" else self
 
     conjugate = conj
@@ -267,7 +267,7 @@ class Methods(Operators):
 
     @property
     def imag(self: T) -> T:
-        """The imaginary part of each value; the tile is a view. Of real values, zeros in new tiles."""
+        """The imaginary part of each value; the tile is a view. For real values, zeros in new tiles."""
         if number_kind(self.dtype) == "c":
             return imaginary_part(self)
         return astype(apply(np.logical_and, self, False), self.dtype)
@@ -283,22 +283,22 @@ class Methods(Operators):
         return self.size * self.dtype.itemsize
 
     def nonzero(self: T) -> tuple[T, ...]:
-        """The indices of what is not zero, one array for each dim."""
+        """The indices of the nonzero elements, one array for each dim."""
         return boolean.nonzero(self)
 
     def dot(self: T, b: T | Number, /) -> T:
-        """A number times the array; else the product of matrices or vectors, as ``numpy.dot``."""
+        """The array times a number, or the product of matrices or vectors, like ``numpy.dot``."""
         return dot(self, b)
 
     def fill(self, value: Any) -> None:
-        """**Collective** if a reduction is pending. Let every element be one value."""
+        """**Collective** if a reduction is pending. Set every element to one value."""
         dispatch.put(self, ..., value)
 
     # Order
 
     @refuse_arguments
     def sort(self, axis: int = -1, kind: str | None = None, *, stable: bool | None = None) -> None:
-        """Sort in place along a dim, as NumPy's method does; :func:`pgas.sort` gives a new array."""
+        """Sort in place along a dim, as NumPy's method does; :func:`pgas.sort` returns a new array."""
         keep = sorting.is_stable(kind, stable)
         dispatch.put(self, ..., sorting.sort(self, axis=axis, stable=keep))
 
@@ -306,18 +306,18 @@ class Methods(Operators):
     def argsort(
         self: T, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None
     ) -> T:
-        """The indices that sort along a dim, or all elements if it is None."""
+        """The indices that sort along a dim, or that sort all elements if ``axis`` is None."""
         keep = sorting.is_stable(kind, stable)
         x, dim = _along(self, axis)
         return sorting.argsort(x, axis=dim, stable=keep)
 
     def searchsorted(self: T, v: Any, side: str = "left", sorter: T | None = None) -> T:
-        """Where values would stand in this sorted array."""
+        """The indices at which values would be inserted into this sorted array."""
         return searching.searchsorted(self, v, side=side, sorter=sorter)
 
 
 def dot(a: Any, b: Any, name: str = "dot") -> Any:
-    """**Collective** if operands must move. As ``numpy.dot``: a product with a number, or of matrices."""
+    """**Collective** if operands must move. Like ``numpy.dot``: a product with a number, or of matrices."""
     check_arrays(name, *(x for x in (a, b) if not isinstance(x, Tiled) and np.ndim(x)))
     if not all(isinstance(x, Tiled) and x.ndim for x in (a, b)):
         return apply(np.multiply, a, b)

@@ -29,7 +29,7 @@ KINDS = {
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """The dtype of a result of such operands; a bf16 or f16 stays with integers and Python's numbers.
+    """The dtype that these operands give; bf16 and f16 stay with integers and Python numbers.
 
     >>> str(result_type(np.float16, np.int64)), str(result_type(np.float16, np.float32))
     ('float16', 'float32')
@@ -38,7 +38,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether no value is lost by another dtype.
+    """Whether values of a dtype can be cast to another dtype without loss.
 
     >>> can_cast(np.float16, np.float32), can_cast(np.float32, np.float16)
     (True, False)
@@ -48,7 +48,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FloatLimits:
-    """What :func:`finfo` gives, as Python's numbers."""
+    """The result of :func:`finfo`, as Python numbers."""
 
     bits: int
     eps: float
@@ -60,7 +60,7 @@ class FloatLimits:
 
 @dataclass(frozen=True, slots=True)
 class IntLimits:
-    """What :func:`iinfo` gives."""
+    """The result of :func:`iinfo`."""
 
     bits: int
     max: int
@@ -69,21 +69,21 @@ class IntLimits:
 
 
 def finfo(type: Any, /) -> FloatLimits:
-    """Limits of a floating-point dtype."""
+    """The limits of a floating-point dtype."""
     f = float_limits(type.dtype if isinstance(type, Tiled) else type)
     limits = (float(f.eps), float(f.max), float(f.min), float(f.smallest_normal))
     return FloatLimits(int(f.bits), *limits, np.dtype(f.dtype))
 
 
 def iinfo(type: Any, /) -> IntLimits:
-    """Limits of an integer dtype."""
+    """The limits of an integer dtype."""
     kind = np.dtype(type.dtype if isinstance(type, Tiled) else type)
     i = np.iinfo(kind)
     return IntLimits(i.bits, i.max, i.min, kind)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind, by name, or one of several."""
+    """Whether a dtype is of a kind, given by name or as a dtype, or of one of several kinds."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, str):
@@ -94,22 +94,22 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 class Info:
-    """What :func:`__array_namespace_info__` returns."""
+    """The result of :func:`__array_namespace_info__`."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What this namespace can do beyond the least."""
+        """The optional features of the standard, and whether this namespace has them."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """Always ``cpu``."""
+        """The default device, which is always ``cpu``."""
         return "cpu"
 
     def devices(self) -> tuple[str, ...]:
-        """``cpu``, and this rank's GPUs once CuPy is in use."""
+        """The devices: ``cpu``, and this rank's GPUs once CuPy is in use."""
         return tuple(devices.names())
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
-        """The dtypes of what is made without one."""
+        """The dtypes of arrays that are made without naming one."""
         return {
             "real floating": np.dtype(float),
             "complex floating": np.dtype(complex),
@@ -118,10 +118,10 @@ class Info:
         }
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
-        """All dtypes, or those of a kind."""
+        """All dtypes, or those of one kind."""
         return {name: np.dtype(d) for name, d in DTYPES.items() if kind is None or isdtype(d, kind)}
 
 
 def __array_namespace_info__() -> Info:
-    """What the namespace says of itself."""
+    """Describe the namespace: its dtypes, devices and capabilities."""
     return Info()

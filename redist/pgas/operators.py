@@ -1,7 +1,7 @@
-"""Python's operators of a global array, each a NumPy function on the tiles; those of matrices too.
+"""Python's operators on global arrays, each a NumPy function on the tiles; matrix products too.
 
-Lists, tuples and arrays of NumPy are refused by name; what is neither a number nor a global array is left to
-its own operators.
+Lists, tuples and NumPy arrays are refused by name; any other operand that is neither a number nor a global
+array is left to its own operators.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ARRAYS = (Tiled, np.ndarray, list, tuple)
 
 
 class Operators(Tiled):
-    """What ``a + b``, ``a < b``, ``a @ b`` and ``a += b`` mean; **collective** if operands must move."""
+    """The operators, as in ``a + b``, ``a < b`` and ``a += b``; **collective** if operands must move."""
 
     __slots__ = ()
 

@@ -26,8 +26,8 @@ def isclose(
 ) -> T:  # fmt: skip
     """**Collective** if operands must move. Where ``|x1 - x2| <= atol + rtol * |x2|``, as ``numpy.isclose``.
 
-    Infinities are close to themselves, NaN to nothing unless ``equal_nan``. Three arrays of the size of
-    the operands are made on the way.
+    Infinities are close to themselves, and NaN to nothing unless ``equal_nan``. Three temporary arrays of
+    the size of the operands are made.
     """
     a, b = (resolve_pending(x) if isinstance(x, Tiled) else x for x in (x1, x2))
     kind = promote(b.dtype if isinstance(b, Tiled) else b, 1.0)
@@ -78,7 +78,7 @@ def atan2(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def bitwise_and(x1: T | Number, x2: T | Number, /) -> T:
-    """The bits set in both."""
+    """The bits set in both values."""
     return apply(np.bitwise_and, x1, x2)
 
 
@@ -88,7 +88,7 @@ def bitwise_left_shift(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def bitwise_or(x1: T | Number, x2: T | Number, /) -> T:
-    """The bits set in one or both."""
+    """The bits set in at least one of the two."""
     return apply(np.bitwise_or, x1, x2)
 
 
@@ -98,7 +98,7 @@ def bitwise_right_shift(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def bitwise_xor(x1: T | Number, x2: T | Number, /) -> T:
-    """The bits set in one of both."""
+    """The bits set in exactly one of the two."""
     return apply(np.bitwise_xor, x1, x2)
 
 
@@ -113,12 +113,12 @@ def divide(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def equal(x1: T | Number, x2: T | Number, /) -> T:
-    """Whether both are equal."""
+    """Whether ``x1 == x2``."""
     return apply(np.equal, x1, x2)
 
 
 def floor_divide(x1: T | Number, x2: T | Number, /) -> T:
-    """``x1 // x2``, rounded downwards."""
+    """``x1 // x2``, rounded down."""
     return apply(standard_limits.floor_divide, x1, x2)
 
 
@@ -133,7 +133,7 @@ def greater_equal(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def hypot(x1: T | Number, x2: T | Number, /) -> T:
-    """``sqrt(x1 ** 2 + x2 ** 2)``, without overflow on the way."""
+    """``sqrt(x1 ** 2 + x2 ** 2)``, without intermediate overflow."""
     return apply(np.hypot, x1, x2)
 
 
@@ -148,7 +148,7 @@ def less_equal(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def logaddexp(x1: T | Number, x2: T | Number, /) -> T:
-    """``log(exp(x1) + exp(x2))``, without overflow on the way."""
+    """``log(exp(x1) + exp(x2))``, without intermediate overflow."""
     return apply(np.logaddexp, x1, x2)
 
 
@@ -158,22 +158,22 @@ def logical_and(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def logical_or(x1: T | Number, x2: T | Number, /) -> T:
-    """Whether one or both are true."""
+    """Whether at least one of the two is true."""
     return apply(np.logical_or, x1, x2)
 
 
 def logical_xor(x1: T | Number, x2: T | Number, /) -> T:
-    """Whether one of both is true."""
+    """Whether exactly one of the two is true."""
     return apply(np.logical_xor, x1, x2)
 
 
 def maximum(x1: T | Number, x2: T | Number, /) -> T:
-    """The larger of both; NaN if one is."""
+    """The larger of the two; NaN if either is NaN."""
     return apply(np.maximum, x1, x2)
 
 
 def minimum(x1: T | Number, x2: T | Number, /) -> T:
-    """The smaller of both; NaN if one is."""
+    """The smaller of the two; NaN if either is NaN."""
     return apply(np.minimum, x1, x2)
 
 
@@ -183,12 +183,12 @@ def multiply(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def nextafter(x1: T | Number, x2: T | Number, /) -> T:
-    """The next number after ``x1`` towards ``x2``."""
+    """The next representable number after ``x1`` towards ``x2``."""
     return apply(np.nextafter, x1, x2)
 
 
 def not_equal(x1: T | Number, x2: T | Number, /) -> T:
-    """Whether both differ."""
+    """Whether ``x1 != x2``."""
     return apply(np.not_equal, x1, x2)
 
 
@@ -211,7 +211,7 @@ def subtract(x1: T | Number, x2: T | Number, /) -> T:
 
 
 def clip(x: T, /, min: T | Number | None = None, max: T | Number | None = None) -> T:
-    """Replace values below ``min`` and above ``max`` by these bounds."""
+    """Replace values below ``min`` or above ``max`` by these bounds."""
     out = x
     if min is not None:
         out = _apply_in(np.maximum, out, min, x.dtype)
@@ -221,7 +221,7 @@ def clip(x: T, /, min: T | Number | None = None, max: T | Number | None = None) 
 
 
 def where(condition: T, x1: T | Number, x2: T | Number, /) -> T:
-    """Take values of ``x1`` where the condition holds, else of ``x2``."""
+    """Take values from ``x1`` where the condition holds, and from ``x2`` elsewhere."""
     return apply(np.where, condition, x1, x2)
 
 
@@ -230,9 +230,9 @@ def nan_to_num(
     x: T, /, *, copy: bool = True, nan: T | Number = 0.0, posinf: T | Number | None = None,
     neginf: T | Number | None = None,
 ) -> T:  # fmt: skip
-    """Replace nan by ``nan``, and infinities by ``posinf`` and ``neginf``, or by the largest finite numbers.
+    """Replace NaN by ``nan``, and infinities by ``posinf`` and ``neginf``, or by the largest finite numbers.
 
-    ``pgas.nan_to_num(a, nan=-1.0)``. Of complex numbers both parts are replaced, by finite numbers. The
+    ``pgas.nan_to_num(a, nan=-1.0)``. In complex numbers, each part is replaced by finite numbers. The
     result is a new array: ``copy=False`` is refused.
     """
     check_arrays("nan_to_num", x)

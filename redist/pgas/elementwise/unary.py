@@ -86,12 +86,12 @@ def atanh(x: T, /) -> T:
 
 
 def bitwise_invert(x: T, /) -> T:
-    """Every bit turned over; of truth values, their opposite."""
+    """Every bit inverted; for truth values, their negation."""
     return apply(np.invert, x)
 
 
 def ceil(x: T, /) -> T:
-    """The next whole number, upwards."""
+    """The smallest whole number that is not below the value."""
     return apply(np.ceil, x)
 
 
@@ -111,7 +111,7 @@ def cosh(x: T, /) -> T:
 
 
 def exp(x: T, /) -> T:
-    """e to this power."""
+    """``e ** x``."""
     return apply(np.exp, x)
 
 
@@ -121,7 +121,7 @@ def expm1(x: T, /) -> T:
 
 
 def floor(x: T, /) -> T:
-    """The next whole number, downwards."""
+    """The largest whole number that is not above the value."""
     return apply(np.floor, x)
 
 
@@ -196,7 +196,7 @@ def round(x: T, /) -> T:
 
 
 def sign(x: T, /) -> T:
-    """-1, 0 or 1; of complex numbers, ``x / abs(x)``."""
+    """-1, 0 or 1; for complex numbers, ``x / abs(x)``."""
     return apply(np.sign, x)
 
 
@@ -236,5 +236,5 @@ def tanh(x: T, /) -> T:
 
 
 def trunc(x: T, /) -> T:
-    """The next whole number towards 0."""
+    """The value rounded towards 0 to a whole number."""
     return apply(np.trunc, x)

@@ -1,7 +1,8 @@
-"""``pgas.fft``: the Fourier transforms of the standard. The result stays where the last dim was free.
+"""``pgas.fft``: the Fourier transforms of the standard. The result keeps the layout of the last step.
 
-With a of ``c128[n, n{x}, n{y}]``, ``fftn`` transforms dim 0, hands x to it, transforms dim 1, hands y
-over, and transforms dim 2: pencils, no gathering. ``.type`` of the result says where it lies.
+For an array of type ``c128[n, n{x}, n{y}]``, ``fftn`` transforms dim 0, lets axis x cut it, transforms dim 1,
+lets axis y cut that, and transforms dim 2: pencils, without gathering. The ``type`` of the result says how it
+lies.
 """
 
 # ruff: noqa: I001  (names stand side by side)

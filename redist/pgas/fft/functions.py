@@ -212,7 +212,7 @@ def ifft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward
 @gives_f32
 @asked
 def rfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
-    """**Collective** if the dim is cut. Half of the transform of real values."""
+    """**Collective** if the dim is cut. The transform of real values, of which only half is kept."""
     return _one("rfft", x, n, axis, norm)
 
 
@@ -226,7 +226,7 @@ def irfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backwar
 @gives_f32
 @asked
 def hfft(x: T, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> T:
-    """**Collective** if the dim is cut. The transform of Hermitian values."""
+    """**Collective** if the dim is cut. The real transform of Hermitian values, given by half of them."""
     return _one("hfft", x, n, axis, norm)
 
 
@@ -267,7 +267,7 @@ def rfftn(
     x: T, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: str = "backward",
 ) -> T:  # fmt: skip
-    """**Collective** if a dim is cut. Half of the transform of real values along several dims."""
+    """**Collective** if a dim is cut. The transform of real values along several dims, half of it kept."""
     check_transform("rfftn", x, norm)
     dims, sizes = transform_lengths("rfftn", x, s, axes)
     x = transform_dim(x, "rfft", dims[-1], sizes[-1], norm, frozenset(dims[:-1]))
@@ -291,7 +291,7 @@ def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: Any = None, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** The frequencies of :func:`fft`."""
+    """**Local.** The frequencies that belong to the elements of :func:`fft`."""
 
     def fill(tile: Tile, box: Box) -> None:
         (lo, hi), = box  # fmt: skip
@@ -306,7 +306,7 @@ def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: Any = None, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Local.** The frequencies of :func:`rfft`."""
+    """**Local.** The frequencies that belong to the elements of :func:`rfft`."""
 
     def fill(tile: Tile, box: Box) -> None:
         (lo, hi), = box  # fmt: skip
@@ -318,7 +318,7 @@ def rfftfreq(
 
 @asked
 def fftshift(x: T, /, *, axes: Axis = None) -> T:
-    """**Collective** if a dim is cut. Frequency 0 in the middle."""
+    """**Collective** if a dim is cut. Shift frequency 0 to the middle."""
     return _shift(x, axes, 1)
 
 

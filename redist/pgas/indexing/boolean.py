@@ -76,10 +76,10 @@ def _kept(x: Tiled, mask: Any, dim: int) -> tuple[Tile | None, list[int]]:
 
 @left_alone
 def compress(condition: Any, x: T, /, *, axis: int = 0, ragged: bool = False) -> T:
-    """**Collective.** Take the indices of a dim for which a condition holds, as ``x[condition]`` does.
+    """**Collective.** Keep the indices of a dim for which a condition holds, as ``x[condition]`` does.
 
-    With ``ragged``, what a rank keeps stays where it is: nothing moves, and the tiles of the dim have any
-    lengths, as in ``f64[1000{x=300;300;400}]``. ``a.to("{x}, {}")`` makes them even again.
+    With ``ragged``, the elements that a rank keeps stay where they are: nothing moves, and tiles may have any
+    length along the dim, as in ``f64[1000{x=300;300;400}]``. ``a.to("{x}, {}")`` makes them even again.
     """
     check_arrays("compress", x)
     x = resolve_pending(as_plain(x))
@@ -192,7 +192,7 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
 
 @takes_array
 def nonzero(x: T, /) -> tuple[T, ...]:
-    """**Collective.** List the indices of all elements that are not zero, one array for every dim."""
+    """**Collective.** Find the indices of all nonzero elements, as one array for each dim."""
     if x.ndim == 0:
         raise ArgumentError("cannot list the elements of an array without dims")
     _refuse_to_explain(x)

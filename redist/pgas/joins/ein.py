@@ -187,7 +187,7 @@ def ein(
     join: str | Callable[..., Any] = "multiply",
     agg: str = "sum",
 ) -> T:
-    """**Collective** if operands must move. Join elements, then aggregate over labels that the result lacks.
+    """**Collective** if operands must move. Join elements, then aggregate over labels missing in the result.
 
     >>> import redist
     >>> from redist import pgas
@@ -198,10 +198,11 @@ def ein(
     ('f64[4096, 8] sum{x}', 0)
 
     ``join`` is a function of one element of each operand, written with operators and element-wise functions,
-    one of these functions, or its name; ``agg`` is ``"sum"``, ``"prod"``, ``"max"`` or ``"min"``. The array
-    of all joined elements never exists: it is made and aggregated in blocks. Products that are summed are
-    contracted as :func:`einsum` does it. An aggregated label that is cut gives a pending reduction. Joined
-    elements have the dtype that NumPy's functions give; sums and products of them, that of :func:`sum`.
+    or one of these functions itself, or its name; ``agg`` is ``"sum"``, ``"prod"``, ``"max"`` or ``"min"``.
+    The array of all joined elements never exists as a whole: it is made and aggregated in blocks. Sums of
+    products are contracted as in :func:`einsum`. An aggregated label that is cut gives a pending reduction.
+    Joined elements have the dtype that NumPy's functions give; sums and products of them have the dtype that
+    :func:`sum` gives.
     """
     what = f"ein {subscripts!r}"
     _check(what, subscripts, operands, agg)

@@ -1,7 +1,7 @@
-"""``pgas.linalg``: linear algebra of the standard, cut where it distributes well.
+"""``pgas.linalg``: the linear algebra of the standard, on cut matrices where that works well.
 
-Norms, products, traces, ``qr``, ``svd`` and ``lstsq`` of tall matrices work on cut matrices; the other
-decompositions spread stacks over the ranks and hold each matrix whole, up to a limit of its size.
+Norms, products, traces, and ``qr``, ``svd`` and ``lstsq`` of tall matrices work on cut matrices; the other
+decompositions distribute stacks over the ranks and hold each matrix whole, up to a size limit.
 """
 
 # ruff: noqa: I001  (names stand side by side)

@@ -36,28 +36,28 @@ from redist.runtime.cuda.matrices import has_eig
 
 
 class Qr(NamedTuple):
-    """Result of :func:`qr`."""
+    """The result of :func:`qr`."""
 
     Q: Array
     R: Array
 
 
 class Eigh(NamedTuple):
-    """Result of :func:`eigh` and :func:`eig`."""
+    """The result of :func:`eigh` and :func:`eig`."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class Slogdet(NamedTuple):
-    """Result of :func:`slogdet`."""
+    """The result of :func:`slogdet`."""
 
     sign: Array
     logabsdet: Array
 
 
 class Svd(NamedTuple):
-    """Result of :func:`svd`."""
+    """The result of :func:`svd`."""
 
     U: Array
     S: Array
@@ -67,7 +67,7 @@ class Svd(NamedTuple):
 @gives_f32
 @asked
 def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
-    """**Collective.** ``x = Q R``; Q of a tall matrix is cut by rows and R whole on every rank.
+    """**Collective.** Compute ``x = Q R``; for a tall matrix, Q is cut by rows and R is whole on every rank.
 
     ``mode="complete"`` gives a square Q and holds the matrix whole.
     """
@@ -84,7 +84,7 @@ def qr(x: Array, /, *, mode: str = "reduced") -> Qr:
 @gives_f32
 @asked
 def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
-    """**Collective.** ``x = U diag(S) Vh``; of a tall matrix and not full, U is cut by rows."""
+    """**Collective.** Compute ``x = U diag(S) Vh``; U of a tall matrix is cut by rows, unless full."""
     check_matrices("svd", x)
     m, n = x.shape[-2:]
     k, real = min(m, n), real_dtype(x.dtype)
@@ -100,7 +100,7 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> Svd:
 @gives_f32
 @asked
 def svdvals(x: T, /) -> T:
-    """**Collective.** Singular values, falling."""
+    """**Collective.** The singular values, in descending order."""
     check_matrices("svdvals", x)
     if x.shape[-2] > x.shape[-1] and tall_qr.distributes(x.type):
         x = tall_qr.qr(x)[1]
@@ -111,7 +111,7 @@ def svdvals(x: T, /) -> T:
 @gives_f32
 @asked
 def cholesky(x: T, /, *, upper: bool = False) -> T:
-    """**Collective.** The triangular factor of positive definite matrices."""
+    """**Collective.** The triangular (Cholesky) factors of positive definite matrices."""
     check_matrices("cholesky", x, square=True)
     return per_matrix("cholesky", x, [(x.shape[-2:], x.dtype)], upper=upper)[0]
 
@@ -119,7 +119,7 @@ def cholesky(x: T, /, *, upper: bool = False) -> T:
 @in_f32
 @asked
 def det(x: T, /) -> T:
-    """**Collective.** Determinants."""
+    """**Collective.** The determinants of square matrices."""
     check_matrices("det", x, square=True)
     return per_matrix("det", x, [((), x.dtype)])[0]
 
@@ -127,7 +127,7 @@ def det(x: T, /) -> T:
 @in_f32
 @asked
 def slogdet(x: Array, /) -> Slogdet:
-    """**Collective.** Signs and logarithms of determinants."""
+    """**Collective.** The signs of determinants, and the logarithms of their absolute values."""
     check_matrices("slogdet", x, square=True)
     ends = [((), x.dtype), ((), real_dtype(x.dtype))]
     return Slogdet(*per_matrix("slogdet", x, ends))
@@ -136,7 +136,7 @@ def slogdet(x: Array, /) -> Slogdet:
 @in_f32
 @asked
 def inv(x: T, /) -> T:
-    """**Collective.** Inverses; that of one matrix too large for a rank stays cut by rows."""
+    """**Collective.** Inverses; that of a single matrix too large for a rank stays cut by rows."""
     check_matrices("inv", x, square=True)
     if x.ndim == 2 and x.size and is_large(x):
         return solve_by_panels(x, identity_like(x))
@@ -146,7 +146,7 @@ def inv(x: T, /) -> T:
 @gives_f32
 @asked
 def eigh(x: Array, /) -> Eigh:
-    """**Collective.** Eigenvalues, rising, and eigenvectors of Hermitian matrices."""
+    """**Collective.** Eigenvalues in ascending order, and eigenvectors, of Hermitian matrices."""
     check_matrices("eigh", x, square=True)
     n, real = x.shape[-1], real_dtype(x.dtype)
     ends = [((n,), real), ((n, n), x.dtype)]
@@ -156,7 +156,7 @@ def eigh(x: Array, /) -> Eigh:
 @gives_f32
 @asked
 def eigvalsh(x: T, /) -> T:
-    """**Collective.** Eigenvalues of Hermitian matrices, rising."""
+    """**Collective.** The eigenvalues of Hermitian matrices, in ascending order."""
     check_matrices("eigvalsh", x, square=True)
     ends = [((x.shape[-1],), real_dtype(x.dtype))]
     return per_matrix("eigvalsh", x, ends)[0]
@@ -165,10 +165,10 @@ def eigvalsh(x: T, /) -> T:
 @gives_f32
 @asked
 def eig(x: Array, /) -> Eigh:
-    """**Collective.** Complex eigenvalues and eigenvectors of any square matrices, in no order.
+    """**Collective.** The complex eigenvalues and eigenvectors of any square matrices, in no order.
 
-    For symmetric and Hermitian matrices prefer :func:`eigh`. Before CUDA 12.6.2, which has no such function,
-    arrays on GPUs are copied to memory for it, and its results back.
+    For symmetric and Hermitian matrices prefer :func:`eigh`. CUDA before 12.6.2 has no such function: there,
+    arrays on GPUs are copied to the host for it, and its results are copied back.
     """
     check_matrices("eig", x, square=True)
     return Eigh(*_eigen_of(x, "eig"))
@@ -177,7 +177,7 @@ def eig(x: Array, /) -> Eigh:
 @gives_f32
 @asked
 def eigvals(x: T, /) -> T:
-    """**Collective.** Complex eigenvalues of any square matrices, in no order; on GPUs as :func:`eig`."""
+    """**Collective.** The complex eigenvalues of any square matrices, in no order; on GPUs as :func:`eig`."""
     check_matrices("eigvals", x, square=True)
     return _eigen_of(x, "eigvals")[0]
 
@@ -194,7 +194,7 @@ def _eigen_of(x: T, name: str) -> list[T]:
 @in_f32
 @asked
 def pinv(x: T, /, *, rtol: Any = None) -> T:
-    """**Collective.** Pseudo-inverses; values below ``rtol`` times the largest count as 0."""
+    """**Collective.** Pseudo-inverses; singular values up to ``rtol`` times the largest count as 0."""
     check_matrices("pinv", x)
     check_alike("pinv", x, rtol)
     m, n = x.shape[-2:]
@@ -215,7 +215,7 @@ def _per_stack(x: Tiled, value: Any) -> float | Tile | None:
 @in_f32
 @asked
 def matrix_rank(x: T, /, *, rtol: Any = None) -> T:
-    """**Collective.** How many singular values are larger than ``rtol`` times the largest."""
+    """**Collective.** The number of singular values larger than ``rtol`` times the largest."""
     check_matrices("matrix_rank", x)
     check_alike("matrix_rank", x, rtol)
     values = svdvals(x)

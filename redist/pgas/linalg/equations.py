@@ -45,11 +45,11 @@ WHOLE_BYTES = 2**26
 @in_f32
 @asked
 def solve(x1: T, x2: T, /) -> T:
-    """**Collective.** ``x`` of ``x1 x = x2``; a vector ``x2`` (one dim) or a stack of matrices.
+    """**Collective.** Solve ``x1 x = x2`` for ``x``; ``x2`` is a vector (one dim) or a stack of matrices.
 
-    The matrices are whole on their ranks (a stack is spread); right sides stay cut by columns. One
-    matrix of more than 64 MiB on several ranks, or more than the memory limit has room for, stays cut by
-    rows.
+    The matrices are whole on their ranks (a stack is distributed over them); right-hand sides stay cut by
+    columns. A single matrix of more than 64 MiB on several ranks, or for which the memory limit leaves no
+    room, stays cut by rows.
     """
     check_arrays("solve", x2)
     check_matrices("solve", x1, square=True)
@@ -117,9 +117,10 @@ def _tail(lead: Any, n: int, shape: tuple[int, ...], stack: tuple[int, ...]) -> 
 @in_f32
 @asked
 def lstsq(a: T, b: T, /) -> T:
-    """**Collective.** The ``x`` that makes ``a x - b`` smallest, for a tall ``a`` of full rank.
+    """**Collective.** Find the ``x`` that minimizes the norm of ``a x - b``, for a tall ``a`` of full rank.
 
-    ``pgas.linalg.lstsq(a, b)`` with a of ``f64[m{x}, n]``, b of ``f64[m{x}]`` or ``f64[m{x}, k]``.
+    ``pgas.linalg.lstsq(a, b)`` with ``a`` of type ``f64[m{x}, n]`` and ``b`` of type ``f64[m{x}]`` or
+    ``f64[m{x}, k]``.
     """
     check_arrays("lstsq", b)
     check_matrices("lstsq", a)

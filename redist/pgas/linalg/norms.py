@@ -32,7 +32,7 @@ def vector_norm(
     x: T, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False,
     ord: float = 2,
 ) -> T:  # fmt: skip
-    """**Collective** if the root of a cut sum is taken. The norm over dims; ord is a number or inf."""
+    """**Collective** if the root of a cut sum is taken. The norm over dims; ``ord`` is a number or inf."""
     check_arrays("vector_norm", x)
     if number_kind(x.dtype) not in "fc":
         raise ArgumentTypeError(f"cannot take the norm of {x.dtype}: need floating-point numbers")
@@ -61,7 +61,7 @@ def vector_norm(
 
 @in_f32
 def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -> T:
-    """**Collective** if rows or columns are cut. The norm of each matrix of a stack."""
+    """**Collective** if rows or columns are cut. The norm of each matrix in a stack."""
     check_matrices("matrix_norm", x)
     ends = (x.ndim - 2, x.ndim - 1)
     if ord in (None, "fro"):

@@ -32,7 +32,7 @@ from redist.pgas.tiles.tiled import T
 
 @in_f32
 def matrix_power(x: T, n: int, /) -> T:
-    """**Collective** if operands must move. Multiply square matrices with themselves."""
+    """**Collective** if operands must move. Raise square matrices to the power ``n``."""
     check_matrices("matrix_power", x, square=True, floating=False)
     n = operator.index(n)
     if n < 0:
@@ -58,10 +58,10 @@ def diagonal(x: T, /, *, offset: int = 0) -> T:
 
 
 def diag(v: Array, /, k: int = 0) -> Array:
-    """**Collective** if elements must move. The matrix with a vector on its diagonal, or that of a matrix.
+    """**Collective** if elements must move. Make a matrix from its diagonal, or take the diagonal of one.
 
-    Of a vector of n elements, ``(n + |k|, n + |k|)`` elements are made, cut by rows over all ranks, with
-    a mask of 1 byte each on the way.
+    A vector of n elements gives a matrix of shape ``(n + |k|, n + |k|)``, cut by rows over all ranks; a
+    temporary mask takes 1 byte for each of its elements.
     """
     check_arrays("diag", v)
     v = paid(v)
@@ -88,7 +88,7 @@ def trace(x: T, /, *, offset: int = 0, dtype: Any = None) -> T:
 @in_f32
 @asked
 def cross(x1: T, x2: T, /, *, axis: int = -1) -> T:
-    """**Collective** if operands must move. Cross products of vectors of 3 elements."""
+    """**Collective** if operands must move. The cross products of vectors of 3 elements."""
     if axis >= 0 and x1.ndim != x2.ndim:
         raise ArgumentError(f"cannot cross shapes {x1.shape} and {x2.shape} along dim {axis}")
     for x in (x1, x2):

@@ -1,6 +1,6 @@
-"""``pgas.random``: random arrays by a seed.
+"""``pgas.random``: random arrays from a seed.
 
-The values depend on the seed and the global index only, not on ranks or layouts.
+The values depend only on the seed, the order of the calls and the global index, not on ranks or layouts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random arrays by a seed: the values depend on the global index only, not on ranks or layouts.
+"""Random arrays from a seed: the values depend on the global index, not on ranks or layouts.
 
 Philox turns a key and a counter into bits, four words at a time, so a rank makes those of its tile: the bits
 of element i of a stream are the same whoever asks for them.
@@ -109,7 +109,7 @@ def stretches(starts: NDArray[np.int64], line: int, step: int) -> Iterator[tuple
 
 
 def generator(seed: int) -> Generator:
-    """**Local.** A source of random arrays; every rank must give the same seed.
+    """**Local.** Make a source of random arrays; every rank must pass the same seed.
 
     ``pgas.random.generator(7).normal((1000, 1000), type="{x}, {}")``
     """
@@ -117,7 +117,7 @@ def generator(seed: int) -> Generator:
 
 
 class Generator:
-    """Random arrays one after another; each call takes the next stream of the seed."""
+    """A source of random arrays; each call uses the next stream of the seed."""
 
     def __init__(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -129,7 +129,7 @@ class Generator:
         dtype: Any = np.float64, type: Type | None = None,
         mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
-        """**Local.** Numbers in [low, high); ``type``, ``mesh`` and ``comm`` say where they lie."""
+        """**Local.** Uniform numbers in [low, high); ``type``, ``mesh`` and ``comm`` say where they lie."""
         kind = _float_dtype(dtype)
 
         def turn(words: Words) -> Tile:
@@ -143,7 +143,7 @@ class Generator:
         dtype: Any = np.float64, type: Type | None = None,
         mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
-        """**Local.** Numbers of the normal distribution (Box and Muller: two words each)."""
+        """**Local.** Normally distributed random numbers (by Box and Muller: two words each)."""
         kind = _float_dtype(dtype)
 
         def turn(words: Words) -> Tile:
@@ -159,7 +159,7 @@ class Generator:
         dtype: Any = np.int64, type: Type | None = None,
         mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
     ) -> Array:  # fmt: skip
-        """**Local.** Integers in [low, high), each as likely as the others up to 1 in 2**64 / range."""
+        """**Local.** Random integers in [low, high), equally likely up to 1 part in 2**64 / (high - low)."""
         kind = np.dtype(dtype)
         if number_kind(kind) not in "iu":
             raise ArgumentTypeError(f"cannot make random integers of {kind}")
