@@ -45,12 +45,12 @@ INT = np.dtype(np.int64)
 @in_f32
 @asked
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
-    """**Collective** if x1 is cut by axes of x2. Find the index in sorted ``x1`` before which values go.
+    """**Collective** if an axis cuts both ``x1`` and ``x2``. Find where values go in sorted ``x1``.
 
-    One of the two is a global array; the other may be a number, a list or a NumPy array, the same on
-    every rank. Where x2 is whole along the axes that cut x1, each rank counts in its tile and the sum is
-    pending. Else a small x1 is brought to all ranks, or each value is sent to the rank that knows its
-    place.
+    The result is the index of ``x1`` before which each value would be inserted. One of the two is a global
+    array; the other may be a number, a list or a NumPy array, the same on every rank. If no axis
+    that cuts ``x1`` cuts ``x2`` too, each rank counts in its tile and the sum is pending. Otherwise, a small
+    ``x1`` is brought to all ranks, or each value is sent to the rank that knows its place.
     """
     near = x1 if isinstance(x1, Tiled) else x2
     check_arrays("searchsorted", near)
@@ -91,11 +91,11 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
 
 @in_f32
 def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Any:
-    """**Collective** if edges are a global array. Find between which edges values lie, as ``numpy.digitize``.
+    """**Collective** if edges are a global array. Find the bin of each value, like ``numpy.digitize``.
 
-    ``pgas.digitize(a, [0.0, 1.0, 2.5])`` is 0 below 0.0, 1 from there to below 1.0 and so on; with ``right``
-    an edge belongs to what lies below it. Edges rise or fall; they are a list or a NumPy array, the same
-    on every rank, or a global array.
+    ``pgas.digitize(a, [0.0, 1.0, 2.5])`` is 0 for values below 0.0, 1 for values in [0.0, 1.0), and so on;
+    with ``right``, an edge belongs to the bin below it. The edges must ascend or descend; they are a list or
+    a NumPy array that is the same on every rank, or a global array.
     """
     near = x if isinstance(x, Tiled) else bins
     check_arrays("digitize", near)
@@ -135,11 +135,11 @@ def _must_be_ordered(rises: bool, falls: bool) -> None:
 def isin(
     x1: Any, x2: Any, /, *, invert: bool = False, assume_unique: bool = False, kind: str | None = None
 ) -> Any:  # fmt: skip
-    """**Collective** if the values are a global array. Find which elements are among some values.
+    """**Collective** if the values are a global array. Find which elements are among given values.
 
     ``a[pgas.isin(a, [1, 5, 7])]``. The values are a number, a list or a NumPy array, the same on every
-    rank, or a global array, which is sorted. nan is in nothing, as in NumPy. ``assume_unique`` and ``kind``
-    are taken as NumPy has them, and make no difference.
+    rank, or a global array, of which a sorted copy is made. NaN is never found, as in NumPy.
+    ``assume_unique`` and ``kind`` are accepted, as in NumPy, but make no difference.
     """
     near = x1 if isinstance(x1, Tiled) else x2
     check_arrays("isin", near)

@@ -29,7 +29,7 @@ INT = np.dtype(np.int64)
 
 
 class TopK(NamedTuple):
-    """What :func:`topk` gives: the values, the best first, and where each stands along its dim."""
+    """The result of :func:`topk`: the values, best first, and the index of each along its dim."""
 
     values: Array
     indices: Array
@@ -39,12 +39,12 @@ class TopK(NamedTuple):
 @asked
 @takes_array
 def topk(x: T, k: int, /, *, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
-    """**Collective** if the dim is cut. The ``k`` largest or smallest elements along a dim, with indices.
+    """**Collective** if the dim is cut. Find the ``k`` largest or smallest elements along a dim, and indices.
 
-    ``values, indices = pgas.topk(scores, 5, axis=1)``. Of equal elements those with the lowest indices are
-    taken, on any number of ranks; NaN counts as the largest. The results are always sorted, the best first;
-    ``sorted`` is taken as PyTorch has it, and makes no difference. Along a cut dim ranks tell each other the
-    best ``k`` of their tiles, and no more.
+    ``values, indices = pgas.topk(scores, 5, axis=1)``. Of equal elements, those with the lowest indices are
+    taken, on any number of ranks; NaN counts as the largest. The results are always sorted, best first;
+    ``sorted`` is accepted, as in PyTorch, but makes no difference. Along a cut dim, ranks exchange only the
+    best ``k`` elements of their tiles.
     """
     dim, x = dim_of(axis, x.ndim), resolve_pending(x)
     if number_kind(x.dtype) == "c":

@@ -38,7 +38,7 @@ INT = np.dtype(np.int64)
 
 
 class UniqueAll(NamedTuple):
-    """What :func:`unique_all` gives."""
+    """The result of :func:`unique_all`."""
 
     values: Any
     indices: Any
@@ -47,14 +47,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What :func:`unique_counts` gives."""
+    """The result of :func:`unique_counts`."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """What :func:`unique_inverse` gives."""
+    """The result of :func:`unique_inverse`."""
 
     values: Any
     inverse_indices: Any
@@ -64,7 +64,7 @@ class UniqueInverse(NamedTuple):
 @left_alone
 @takes_array
 def unique_values(x: T, /) -> T:
-    """**Collective.** Find the different values, ascending; every NaN is one of its own."""
+    """**Collective.** Find the distinct values, in ascending order; every NaN counts as distinct."""
     return _count(x).values
 
 
@@ -72,7 +72,7 @@ def unique_values(x: T, /) -> T:
 @left_alone
 @takes_array
 def unique_counts(x: Tiled, /) -> UniqueCounts:
-    """**Collective.** Find the different values, and how often each occurs."""
+    """**Collective.** Find the distinct values, and how often each occurs."""
     return _count(x)
 
 
@@ -80,7 +80,7 @@ def unique_counts(x: Tiled, /) -> UniqueCounts:
 @left_alone
 @takes_array
 def unique_inverse(x: Tiled, /) -> UniqueInverse:
-    """**Collective.** Find the different values, and for each element which of them it is."""
+    """**Collective.** Find the distinct values, and for each element the index of its value among them."""
     values, _, inverse, _ = unique_all(x)
     return UniqueInverse(values, inverse)
 
@@ -89,7 +89,7 @@ def unique_inverse(x: Tiled, /) -> UniqueInverse:
 @left_alone
 @takes_array
 def unique_all(x: Tiled, /) -> UniqueAll:
-    """**Collective.** Find the different values, their first places, which each element is, and counts."""
+    """**Collective.** Find the distinct values, their first indices, the inverse indices, and the counts."""
     x = _hold_once(x)
     require_room(
         x,

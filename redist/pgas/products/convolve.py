@@ -38,12 +38,12 @@ LEAST = 64
 
 @in_f32
 def convolve(a: Any, v: Any, /, *, mode: str = "full") -> Any:
-    """**Collective** if an operand is cut. The discrete convolution of two arrays of one dim, as NumPy's.
+    """**Collective** if an operand is cut. Convolve two arrays of one dim, like ``numpy.convolve``.
 
     ``pgas.convolve(signal, [0.25, 0.5, 0.25], mode="same")``. One of the two is a global array; the other may
-    be a list or a NumPy array, the same on every rank. The shorter one is brought to every rank whole, and
-    it takes time in proportion to the product of both lengths, shared by the ranks, as in NumPy: for two
-    long arrays of floats, multiply their ``pgas.fft.rfft``.
+    be a list or a NumPy array, the same on every rank. The whole of the shorter one is brought to every
+    rank. As in NumPy, the time is proportional to the product of the two lengths, but the ranks share it: for
+    two long arrays of floats, multiply their ``pgas.fft.rfft`` instead.
     """
     near = a if isinstance(a, Tiled) else v
     check_arrays("convolve", near)

@@ -142,10 +142,10 @@ def _growth(
 
 
 def einsum(subscripts: str, /, *operands: T) -> T:
-    """**Collective** if operands must move. ``pgas.einsum("ij,jk->ik", a, b)``, as NumPy's.
+    """**Collective** if operands must move. Einstein sum ``pgas.einsum("ij,jk->ik", a, b)``, as in NumPy.
 
-    A contracted label that is cut gives a pending sum. ``...`` stands for the dims not named. The result is a
-    new array, even if dims only change their order.
+    A contracted label that is cut gives a pending sum. ``...`` stands for the dims without a label. The
+    result is always a new array, even if only the order of the dims changes.
     """
     if not isinstance(subscripts, str):
         raise ArgumentTypeError(

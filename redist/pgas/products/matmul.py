@@ -28,8 +28,8 @@ from redist.pgas.tiles.tiled import T, tile_in
 def matmul(x1: T, x2: T, /) -> T:
     """**Collective** if operands must move. Multiply matrices, or stacks of them.
 
-    ``pgas.matmul(a, b)`` with a of ``f64[m{x}, k]`` and b of ``f64[k, n]`` is local; a contracted
-    dim that is cut alike in both gives a pending sum.
+    ``pgas.matmul(a, b)`` with ``a`` of type ``f64[m{x}, k]`` and ``b`` of type ``f64[k, n]`` is local; a
+    contracted dim that is cut in the same way in both gives a pending sum.
     """
     check_arrays("matmul", x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
@@ -115,7 +115,7 @@ def update_by_product(a: T, other: Any) -> T:
 
 
 def tensordot(x1: T, x2: T, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> T:
-    """**Collective** if operands must move. Multiply, and sum over pairs of dims."""
+    """**Collective** if operands must move. Multiply two arrays, and sum over pairs of their dims."""
     check_arrays("tensordot", x1, x2)
     if isinstance(axes, (int, np.integer)):
         n = int(axes)
@@ -146,7 +146,7 @@ def tensordot(x1: T, x2: T, /, *, axes: int | tuple[Sequence[int], Sequence[int]
 
 
 def vecdot(x1: T, x2: T, /, *, axis: int = -1) -> T:
-    """**Collective** if operands must move. Inner products along a dim, the first conjugated."""
+    """**Collective** if operands must move. The inner products along a dim, with ``x1`` conjugated."""
     check_arrays("vecdot", x1, x2)
     if not -min(x1.ndim, x2.ndim) <= axis < (0 if x1.ndim != x2.ndim else x1.ndim):
         raise ArgumentError(f"cannot use dim {axis} of shapes {x1.shape} and {x2.shape} in vecdot")
@@ -164,7 +164,7 @@ def vecdot(x1: T, x2: T, /, *, axis: int = -1) -> T:
 
 
 def outer(x1: T, x2: T, /) -> T:
-    """**Collective** if operands must move. Multiply all elements of two vectors with each other."""
+    """**Collective** if operands must move. Multiply every element of ``x1`` by every element of ``x2``."""
     check_arrays("outer", x1, x2)
     if (x1.ndim, x2.ndim) != (1, 1):
         raise ArgumentError(f"cannot make an outer product of shapes {x1.shape} and {x2.shape}")

@@ -73,14 +73,14 @@ def min(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 @asked
 @takes_array
 def any(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
-    """Whether a value is not zero."""
+    """Whether any value is nonzero."""
     return _logical(x, "max", axis, keepdims)
 
 
 @asked
 @takes_array
 def all(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
-    """Whether no value is zero."""
+    """Whether all values are nonzero."""
     return _logical(x, "min", axis, keepdims)
 
 
@@ -88,13 +88,13 @@ def allclose(
     x1: T | Number, x2: T | Number, /, *, rtol: float = 1e-5, atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> T:  # fmt: skip
-    """Whether all values are equal within a tolerance: an array without dims, true or false in an ``if``."""
+    """Whether all values are equal within a tolerance, as an array without dims that works in an ``if``."""
     return all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
 @takes_array
 def count_nonzero(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
-    """How many values are not zero."""
+    """The number of nonzero values."""
     return sum(_truth(x), axis=axis, keepdims=keepdims, dtype=np.int64)
 
 

@@ -22,14 +22,14 @@ from redist.pgas.tiles.tiled import T, own_box
 @asked
 @takes_array
 def tril(x: T, /, *, k: int = 0) -> T:
-    """**Local** unless a reduction is pending. Write zeros above a diagonal."""
+    """**Local** unless a reduction is pending. Copy an array, with zeros above a diagonal."""
     return _half(x, k, lower=True)
 
 
 @asked
 @takes_array
 def triu(x: T, /, *, k: int = 0) -> T:
-    """**Local** unless a reduction is pending. Write zeros below a diagonal."""
+    """**Local** unless a reduction is pending. Copy an array, with zeros below a diagonal."""
     return _half(x, k, lower=False)
 
 

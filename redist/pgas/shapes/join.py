@@ -25,7 +25,7 @@ from redist.runtime.index_sets.held import EdgeRange
 def concat(arrays: Sequence[T], /, *, axis: int | None = 0) -> T:
     """**Collective** if elements must move. Join arrays along a dim.
 
-    The result is cut as the largest of them is; without a dim (None), all are flattened first.
+    The result is cut like the largest of them; with ``axis=None``, all are flattened first.
     """
     given = [resolve_pending(x) for x in _alike("concat", arrays)]
     if axis is None:
@@ -75,7 +75,7 @@ def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
 
 @asked
 def stack(arrays: Sequence[T], /, *, axis: int = 0) -> T:
-    """**Collective** if types differ. Join arrays of one shape along a new dim, which is not cut."""
+    """**Collective** if types differ. Join arrays of the same shape along a new dim, which is not cut."""
     given = [paid(x) for x in _alike("stack", arrays)]
     first = given[0]
     for x in given[1:]:

@@ -32,12 +32,12 @@ MOST_RUNS = 16
 
 @takes_array
 def pad(x: T, /, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> T:
-    """**Collective** if such a dim is cut. Add elements before and behind the indices of dims.
+    """**Collective** if such a dim is cut. Add elements before and after those along each dim.
 
     ``pgas.pad(a, ((1, 1), (0, 2)), "reflect")``. ``pad_width`` is one number, a pair for all dims, or a pair
-    for each, as NumPy has it; so are ``constant_values``. ``mode`` is ``"constant"``, ``"edge"``,
-    ``"reflect"``, ``"symmetric"`` or ``"wrap"``. The result is cut as the array is, so that elements of a
-    cut dim move a little.
+    for each, as in NumPy; so are ``constant_values``. ``mode`` is ``"constant"``, ``"edge"``,
+    ``"reflect"``, ``"symmetric"`` or ``"wrap"``. The result is cut like the array, so elements move a little
+    along a cut dim.
     """
     widths = _pairs("pad_width", pad_width, x.ndim)
     if mode not in MODES:

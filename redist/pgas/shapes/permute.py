@@ -22,7 +22,7 @@ Axis = int | Sequence[int]
 @asked
 @takes_array
 def permute_dims(x: T, /, axes: Sequence[int]) -> T:
-    """**Local.** Reorder the dims; the tile is a view."""
+    """**Local.** Put the dims in another order; the tile is a view."""
     order = dims_of(tuple(axes), x.ndim)
     if len(order) != x.ndim:
         raise DimError(f"cannot permute {x.ndim} dims by {tuple(axes)}: name each of them once")

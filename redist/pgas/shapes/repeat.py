@@ -37,9 +37,9 @@ from redist.runtime.elements.by_position import rounds_of
 @asked
 @takes_array
 def broadcast_to(x: T, /, shape: Sequence[int]) -> T:
-    """**Collective** if a stretched dim is cut. Repeat values along dims of size 1 and new ones.
+    """**Collective** if a stretched dim is cut. Repeat values along dims of size 1 and along new dims.
 
-    Axes that x does not use cut the result: each rank makes its part alone.
+    Axes that ``x`` does not use cut the result: each rank makes its part by itself.
     """
     x = resolve_pending(x)
     sizes = tuple(int(n) for n in shape)
@@ -65,7 +65,7 @@ def spread(x: T, t: ArrayType) -> T:
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
-    """**Local.** The shape that arrays of these shapes have together.
+    """**Local.** The shape to which arrays of these shapes broadcast.
 
     >>> broadcast_shapes((8, 1, 3), (4, 1))
     (8, 4, 3)
@@ -119,7 +119,7 @@ def meshgrid(*arrays: T, indexing: str = "xy") -> tuple[T, ...]:
 @asked
 @takes_array
 def repeat(x: T, repeats: Any, /, *, axis: int | None = None) -> T:
-    """**Collective** if tiles become uneven. Repeat each element, one behind the other."""
+    """**Collective** if tiles become uneven. Repeat each element, one copy after another."""
     x = resolve_pending(x)
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0

@@ -39,7 +39,7 @@ def flip(x: T, /, *, axis: Axis | None = None) -> T:
 @asked
 @takes_array
 def roll(x: T, /, shift: Axis, *, axis: Axis | None = None) -> T:
-    """**Collective** if such a dim is cut. Shift elements along dims; those at the end come first."""
+    """**Collective** if such a dim is cut. Shift elements along dims; those past the end come first."""
     if axis is None:
         if not isinstance(shift, (int, np.integer)):
             raise ArgumentError("cannot roll by several shifts without dims: name them with axis=")
@@ -105,7 +105,7 @@ def diff(
     x: T, /, *, axis: int = -1, n: int = 1, prepend: T | None = None,
     append: T | None = None,
 ) -> T:  # fmt: skip
-    """**Collective** if that dim is cut. Subtract neighbours along a dim, ``n`` times."""
+    """**Collective** if that dim is cut. The differences of neighbours along a dim, taken ``n`` times."""
     (dim,) = dims_of(axis, x.ndim)
     if n < 0:
         raise ArgumentError(f"cannot take differences {n} times")

@@ -25,7 +25,7 @@ from redist.runtime.elements.by_position import rounds_of
 @asked
 @takes_array
 def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
-    """**Collective** if that dim is cut. Split an array along a dim, which goes away."""
+    """**Collective** if that dim is cut. Split an array along a dim, which the parts no longer have."""
     (dim,) = dims_of(axis, x.ndim)
     x = resolve_pending(x)
     if x.type.cuts[dim] > 1:
@@ -48,7 +48,7 @@ def unstack(x: T, /, *, axis: int = 0) -> tuple[T, ...]:
 @asked
 @takes_array
 def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
-    """**Collective.** Take parts along a dim by their indices."""
+    """**Collective.** Take the parts of an array at given indices along a dim."""
     if axis is None and x.ndim != 1:
         raise ArgumentError(f"cannot take along {x.ndim} dims: name one with axis=")
     (dim,) = dims_of(0 if axis is None else axis, x.ndim)
@@ -58,7 +58,7 @@ def take(x: T, indices: Any, /, *, axis: int | None = None) -> T:
 @asked
 @takes_array
 def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
-    """**Collective** if that dim is cut. Take from each row along a dim the elements at its own indices."""
+    """**Collective** if that dim is cut. Take elements along a dim, at separate indices for each row."""
     (dim,) = dims_of(axis, x.ndim)
     x = resolve_pending(x)
     check_alike("take_along_axis", x, indices)

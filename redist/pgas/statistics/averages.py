@@ -34,7 +34,7 @@ from redist.pgas.tiles.tiled import T
 @in_f32
 @takes_array
 def ptp(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
-    """**Collective** if a dim is cut. The largest value over dims less the smallest."""
+    """**Collective** if a dim is cut. The largest value over dims minus the smallest."""
     largest = reductions.max(x, axis=axis, keepdims=keepdims)
     return apply(np.subtract, largest, reductions.min(x, axis=axis, keepdims=keepdims))
 
@@ -42,10 +42,10 @@ def ptp(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 @in_f32
 @takes_array
 def average(x: T, /, *, axis: Axis = None, weights: T | None = None, keepdims: bool = False) -> T:
-    """**Collective** if dims are cut. The average over dims, each value counted by its weight.
+    """**Collective** if dims are cut. The average over dims, with each value weighted.
 
-    ``weights`` has the shape of ``x``, or of the one dim that ``axis`` names. Where they sum to 0 the
-    result is not finite. A product as large as ``x`` is made on the way.
+    ``weights`` has the shape of ``x``, or of the one dim that ``axis`` names. Where the weights
+    sum to 0, the result is not finite. A temporary product as large as ``x`` is made.
     """
     if weights is None:
         return reductions.mean(x, axis=axis, keepdims=keepdims)
@@ -84,14 +84,14 @@ def cov(
     m: T, /, y: T | None = None, *, rowvar: bool = True, bias: bool = False,
     ddof: float | None = None, fweights: Any = None, aweights: Any = None,
 ) -> T:  # fmt: skip
-    """**Collective** if operands must move. The covariances of variables, which are rows.
+    """**Collective** if operands must move. The covariances of variables, by default the rows.
 
-    ``pgas.cov(x, rowvar=False)`` of samples in rows, ``f64[n{x}, k]``, moves only ``k * k`` partial
-    sums. A centred copy of the values is made on the way; the result is float64 or complex128.
+    ``pgas.cov(x, rowvar=False)`` with samples in rows, such as ``f64[n{x}, k]``, moves only ``k * k`` partial
+    sums. A temporary centred copy of the values is made; the result is float64 or complex128.
 
-    ``fweights`` says how often each observation counts, ``aweights`` how much: a global array of one dim,
-    or a NumPy array that is the same on all ranks. With weights it is **collective**, because they are
-    checked, and a second copy of the values is made.
+    ``fweights`` says how often each observation counts, and ``aweights`` how much: each is a global array of
+    one dim, or a NumPy array that is the same on all ranks. With weights, the call is **collective**, because
+    they are checked, and a second copy of the values is made.
     """
     x = _variables(m, rowvar)
     if y is not None:
@@ -162,7 +162,7 @@ def _variables(x: T, rowvar: bool) -> T:
 @in_f32
 @takes_array
 def corrcoef(x: T, /, y: T | None = None, *, rowvar: bool = True) -> T:
-    """**Collective** if operands must move. The correlations of variables: :func:`cov`, each scaled to 1."""
+    """**Collective** if operands must move. The correlations of variables: :func:`cov`, scaled."""
     c = resolve_pending(cov(x, y, rowvar=rowvar))
     with np.errstate(divide="ignore", invalid="ignore"):
         if c.ndim == 0:

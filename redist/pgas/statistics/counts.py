@@ -27,7 +27,7 @@ from redist.runtime.cuda.loops import functions_for
 
 
 class Histogram(NamedTuple):
-    """What :func:`histogram` gives: how many values lie between edges, and these."""
+    """The result of :func:`histogram`: the number of values between edges, and the edges."""
 
     hist: Array
     bin_edges: Array
@@ -40,10 +40,10 @@ def histogram(
     x: Array, /, bins: int | Sequence[float] = 10, *, range: tuple[float, float] | None = None,
     density: bool = False, weights: Array | None = None,
 ) -> Histogram:  # fmt: skip
-    """**Collective** if no range is given, or weights must move. Count the values between edges.
+    """**Collective** if no range is given, or weights must move. Count values in bins.
 
-    ``hist, edges = pgas.histogram(a, 50)``. Counts are a pending sum until someone needs them; every
-    rank holds all counts and edges, and temporarily some 64 Ki values in addition to its tile.
+    ``hist, edges = pgas.histogram(a, 50)``. The counts are a pending sum until someone needs them; every
+    rank holds all counts and edges, and temporarily about 64 Ki values in addition to its tile.
     """
     x = resolve_pending(x)
     if number_kind(x.dtype) == "c":
@@ -154,9 +154,9 @@ def _histogram_on_gpu(values: Tile, edges: Tile, weights: Tile | None) -> Tile:
 @asked
 @takes_array
 def bincount(x: Array, /, weights: Array | None = None, minlength: int = 0) -> Array:
-    """**Collective.** Count each integer from 0 on in an array of one dim, or add up the weights of each.
+    """**Collective.** Count each integer from 0 up in an array of one dim, or add up the weights of each.
 
-    The result is a pending sum, and every rank holds all counts: as many as the largest value, and one.
+    The result is a pending sum, and every rank holds all counts: at least one more than the largest value.
     """
     x = resolve_pending(x)
     if x.ndim != 1 or number_kind(x.dtype) not in "biu":

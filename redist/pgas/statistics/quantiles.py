@@ -36,10 +36,11 @@ METHODS = ("linear", *WHOLE, "midpoint", "averaged_inverted_cdf", *BETWEEN)
 @in_f32
 @takes_array
 def median(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
-    """**Collective** if a dim is cut. The middle value over dims, or the mean of two; NaN if there is one.
+    """**Collective** if a dim is cut. The median over dims; NaN if any value is.
 
-    ``pgas.median(a, axis=0)`` of ``f64[n{x}, k]`` sends a few samples between ranks, whatever ``n`` is. Each
-    holds a sorted copy of its tile meanwhile.
+    Of an even number of values, it is the mean of the middle two. ``pgas.median(a, axis=0)`` with ``a`` of
+    type ``f64[n{x}, k]`` sends only a few samples between ranks, however large ``n`` is. Meanwhile, each rank
+    holds a sorted copy of its tile.
     """
     dims = tuple(sorted(dims_of(axis, x.ndim)))
     n = math.prod(x.shape[i] for i in dims)
@@ -57,11 +58,11 @@ def median(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 def quantile(
     x: T, q: Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> T:
-    """**Collective** if a dim is cut. Values below which a share ``q`` of all lies; NaN if there is one.
+    """**Collective** if a dim is cut. The values below which a share ``q`` of all lies; NaN if any value is.
 
     ``pgas.quantile(a, [0.25, 0.75], axis=0, method="nearest")``. ``q`` is one number in [0, 1] or a sequence
-    of them, the same on every rank, which is then the first dim of the result. ``method`` is any of NumPy's.
-    It sends and holds what :func:`median` does. Whole numbers stay whole where ``q`` is, 0 or 1.
+    of them, the same on every rank; a sequence adds a first dim to the result. ``method`` is any of NumPy's.
+    It sends and holds as much as :func:`median` does. Integers stay integers if ``q`` is an integer, 0 or 1.
     """
     return quantile_at(x, shares_of(x, q, 1), axis, method_of(method, q), keepdims)
 
@@ -71,7 +72,7 @@ def quantile(
 def percentile(
     x: T, q: Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> T:
-    """**Collective** if a dim is cut. As :func:`quantile`, with shares in percent."""
+    """**Collective** if a dim is cut. Like :func:`quantile`, with shares in percent."""
     return quantile_at(x, shares_of(x, q, 100), axis, method_of(method, None), keepdims)
 
 

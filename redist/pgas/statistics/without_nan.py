@@ -39,7 +39,7 @@ from redist.pgas.tiles.tiled import T
 def nansum(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> T:
     """The sum over dims without NaN; 0 where all values are NaN.
 
-    A copy of the values is made on the way, as by all functions here.
+    A temporary copy of the values is made, as in the other reductions that leave out NaN.
     """
     return reductions.sum(_filled(resolve_pending(x), 0), axis=axis, dtype=dtype, keepdims=keepdims)
 
@@ -61,7 +61,7 @@ def nanprod(x: T, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = F
 def nanmean(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """**Collective** if a dim is cut. The average over dims without NaN; NaN where all values are.
 
-    ``pgas.nanmean(a, axis=0)`` divides each column's sum by how many of its values are numbers.
+    ``pgas.nanmean(a, axis=0)`` divides the sum of each column by the number of its values that are not NaN.
     """
     x = resolve_pending(x)
     if not _can_be_nan(x):
@@ -79,8 +79,8 @@ def nanvar(
 ) -> T:  # fmt: skip
     """**Collective** if a dim is cut. The variance over dims without NaN.
 
-    ``n - ddof`` is the denominator, with ``n`` values that are numbers; ``correction`` is the same. NaN
-    where that is not positive.
+    The denominator is ``n - ddof``, where ``n`` values are not NaN; ``correction`` means the same. The result
+    is NaN where the denominator is not positive.
     """
     x, less = resolve_pending(x), correction_of(ddof, correction)
     if not _can_be_nan(x):
@@ -102,7 +102,7 @@ def nanstd(
     x: T, /, *, axis: Axis = None, ddof: float | None = None, correction: float | None = None,
     keepdims: bool = False,
 ) -> T:  # fmt: skip
-    """**Collective** if a dim is cut. The standard deviation over dims without NaN, as :func:`nanvar`."""
+    """**Collective** if a dim is cut. The standard deviation over dims without NaN, like :func:`nanvar`."""
     return apply(np.sqrt, nanvar(x, axis=axis, ddof=ddof, correction=correction, keepdims=keepdims))
 
 
@@ -129,7 +129,7 @@ def nanmin(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 def nanmedian(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
     """**Collective** if a dim is cut. The middle value over dims without NaN; NaN where all values are.
 
-    It takes the memory of :func:`sort`: a sorted copy, and as much on the way.
+    It takes as much memory as :func:`sort`: a sorted copy, and temporarily as much again.
     """
     x = resolve_pending(x)
     if not _can_be_nan(x) or 0 in x.shape:
@@ -150,10 +150,10 @@ def nanmedian(x: T, /, *, axis: Axis = None, keepdims: bool = False) -> T:
 def nanquantile(
     x: T, q: Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> T:
-    """**Collective** if a dim is cut. As :func:`pgas.quantile`, without NaN; NaN where all values are.
+    """**Collective** if a dim is cut. Like :func:`pgas.quantile`, without NaN; NaN where all values are.
 
-    ``pgas.nanquantile(a, [0.1, 0.9], axis=0)``. It takes the memory of :func:`sort`: a
-    sorted copy, and as much on the way.
+    ``pgas.nanquantile(a, [0.1, 0.9], axis=0)``. It takes as much memory as :func:`sort`: a
+    sorted copy, and temporarily as much again.
     """
     return _nanquantile(x, q, shares_of(x, q, 1), axis, method_of(method, q), keepdims)
 
@@ -163,7 +163,7 @@ def nanquantile(
 def nanpercentile(
     x: T, q: Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
 ) -> T:
-    """**Collective** if a dim is cut. As :func:`nanquantile`, with shares in percent."""
+    """**Collective** if a dim is cut. Like :func:`nanquantile`, with shares in percent."""
     return _nanquantile(x, q, shares_of(x, q, 100), axis, method_of(method, None), keepdims)
 
 

@@ -33,7 +33,7 @@ from redist.text.units import format_bytes
 
 @left_alone
 def move_together(arrays: Mapping[str, T], types: Mapping[str, str | ArrayType]) -> dict[str, T]:
-    """**Collective.** Move arrays, by name, each to its new type, even on another mesh, as one operation.
+    """**Collective.** Move named arrays to new types, even on other meshes, as one operation.
 
     ``new = pgas.move_together({"w": w, "b": b}, {"w": "{}, {x}", "b": "{x}"})``
     """
