@@ -22,11 +22,12 @@ def column_names(
     comments: str | None = "#", quote: str | None = '"', decimal: str = ".",
     comm: Comm | None = None,
 ) -> list[str]:  # fmt: skip
-    """**Collective.** The names of the columns of a CSV or Parquet file, in their order, on every rank.
+    """**Collective.** The column names of a CSV or Parquet file, in order, on every rank.
 
     ``pgas.read_csv(file, usecols=[n for n in pgas.column_names(file) if n != "city"])``. The first bytes
-    say whether it is Parquet; of text the options are those of :func:`~redist.pgas.read_csv`. Of several
-    files the names must be the same. A text without names is an error that says how many columns it has.
+    say whether the file is Parquet; for text files, the options are those of :func:`~redist.pgas.read_csv`.
+    If there are several files, all must have the same column names. For a text file without names, the error
+    says how many columns it has.
     """
     dialect = Dialect.of(delimiter, sep, quote, comments, decimal, missing)
     comm = comm_or_world(comm)

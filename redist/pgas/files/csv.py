@@ -64,18 +64,18 @@ def read_csv(
     """**Collective.** Read text files of numbers into a global array of rows and columns.
 
     ``x = pgas.read_csv("points.csv", usecols=["height", "weight"], type="{x}, {}")``. Each rank reads its
-    range of bytes; then rows are evened out over ranks. Several files, as a list or as
-    ``"points-*.csv"``, are read one after another, by name.
+    range of bytes; then the rows are distributed evenly over the ranks. Several files are read one after
+    another: a list in its order, a pattern such as ``"points-*.csv"`` sorted by name.
 
     ``sep`` is pandas' word for ``delimiter``; the default is a comma. ``header`` says whether the first
     line has names; by default it does if any of its fields is not a number. An integer is the number of
-    lines before the header. ``usecols`` chooses columns by name or number, one or several, or by a function
-    of the name, as ``lambda name: name != "city"``; :func:`~redist.pgas.column_names` lists them. Empty
-    fields, NA, null and the like become nan, in floats; ``missing`` has more such texts. Fields may be in
-    quotes, and then contain delimiters and line ends. Blank lines, and those that begin with ``comments``,
-    are left out. ``decimal=","`` reads decimal commas. Files compressed by gzip, bzip2 and xz are
-    decompressed by every rank, which keeps its part. If something cannot be read, all ranks raise one error
-    with line, column and text.
+    lines before the header. ``usecols`` chooses one or several columns by name or number, or by a function
+    of the name, such as ``lambda name: name != "city"``; :func:`~redist.pgas.column_names` lists the names.
+    Empty fields, NA, null and the like become nan in floats; ``missing`` adds more such texts. Fields may be
+    in quotes, and may then contain delimiters and line ends. Blank lines and lines that begin with
+    ``comments`` are left out. ``decimal=","`` reads decimal commas. Files compressed by gzip, bzip2 or xz are
+    decompressed by every rank, which keeps only its part. If something cannot be read, all ranks raise the
+    same error with line, column and text.
     """
     kind = np.dtype(dtype)
     dialect = Dialect.of(delimiter, sep, quote, comments, decimal, missing)

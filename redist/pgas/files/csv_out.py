@@ -38,15 +38,15 @@ def write_csv(
 
     ``pgas.write_csv("points.csv", {"x": x, "y": y, "label": labels})``. Instead of a dict, pass one array of
     rows and columns, or a list of arrays, with their names, if any, as ``columns``. A matrix in a dict gives
-    ``x_0``, ``x_1`` and so on. Names are written in the first line unless ``header=False``; without
-    names there is no such line. ``header="x,y"`` names the columns as ``numpy.savetxt`` does, with nothing
-    before the first name: ``comments`` is empty. Floats are written with the fewest digits that read
-    back to the same bits, bools as 0 and 1; ``fmt`` is a format such as ``"%.3f"``, for all columns, for each
-    (or as ``"%d,%.3f"``), or by name. ``sep`` is pandas' word for ``delimiter``. If the file name ends in
-    ``.gz``, the file is compressed.
+    columns ``x_0``, ``x_1`` and so on. Names, if there are any, are written in the first line unless
+    ``header=False``. ``header="x,y"`` names the columns as in ``numpy.savetxt``, but nothing is written
+    before the first name: ``comments`` must be empty. Floats are written with the fewest digits that read
+    back to the same bits, bools as 0 and 1; ``fmt`` is a format such as ``"%.3f"`` for all columns, a list of
+    formats for each (or ``"%d,%.3f"``), or a dict by name. ``sep`` is pandas' word for ``delimiter``. If the
+    file name ends in ``.gz``, the file is compressed.
 
-    Rows are moved to all ranks a block at a time, formatted and written by each, within ``limit_bytes``
-    a rank, by default 64 MiB. Arrays on GPUs are copied to memory first. Errors are as in
+    Rows are distributed over all ranks a block at a time; each rank formats and writes its own, within
+    ``limit_bytes`` per rank, by default 64 MiB. Arrays on GPUs are copied to memory first. Errors are as in
     :func:`write_npy`.
     """
     mark = one_delimiter(delimiter, sep)

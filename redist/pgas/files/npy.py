@@ -52,11 +52,11 @@ def read_npy(
     file: File, *, type: Type | None = None, mesh: Mesh | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Collective.** Read a file of ``numpy.save`` into a global array; each rank reads its share of rows.
+    """**Collective.** Read a file written by ``numpy.save`` into a global array; each rank reads some rows.
 
-    ``x = pgas.read_npy("points.npy", type="{x}, {}")``. All ranks must see the file. Rows are read where they
-    lie in it, in either order; another type than rows cut over all ranks is moved to by a plan.
-    Objects and records are refused.
+    ``x = pgas.read_npy("points.npy", type="{x}, {}")``. All ranks must see the file. Both C order and
+    Fortran order are read. Rows cut over all ranks are read in place; for any other type, they are then moved
+    by a plan. Objects and records are refused.
     """
     must_have_data(file)
     comm = comm_or_world(comm)

@@ -51,9 +51,9 @@ def read_parquet(
     """**Collective.** Read columns of a Parquet file into a global array of rows and columns.
 
     ``x = pgas.read_parquet("points.parquet", columns=["height", "weight"])``. Needs pyarrow, the extra
-    ``parquet``. Each rank reads whole row groups, every one is read once; then rows are evened out over
-    ranks. The dtype is one that holds all columns, if none is given. Values that are missing become
-    ``nan``, in floats.
+    ``parquet``. Each rank reads whole row groups, and each group is read once; then the rows are distributed
+    evenly over the ranks. The default dtype is one that holds all columns. Missing values become ``nan``, in
+    floats.
     """
     must_have_data(file)
     comm = comm_or_world(comm)
@@ -173,7 +173,7 @@ def write_parquet(
     rows and columns, or a list of arrays, with their names as ``columns``, by default 0, 1 and so on.
     Needs pyarrow, the extra ``parquet``, on rank 0: it receives the rows a group at a time and writes them,
     because the end of a Parquet file says where everything is in it. So there is one file, the same for
-    every number of ranks; its row groups are read in parallel. ``limit_bytes`` holds on every rank, by
+    any number of ranks; its row groups can be read in parallel. ``limit_bytes`` holds on every rank, by
     default 64 MiB. Arrays on GPUs are copied to memory first. Errors are as in
     :func:`~redist.pgas.write_npy`.
     """

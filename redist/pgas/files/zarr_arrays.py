@@ -41,11 +41,12 @@ def read_zarr(
     file: File, name: str | None = None, *, type: Type | None = None, mesh: Mesh | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Collective.** Read an array of a Zarr store (2 or 3) into a global array.
+    """**Collective.** Read an array from a Zarr store (version 2 or 3) into a global array.
 
     ``x = pgas.read_zarr("weather.zarr", "t2m", type="{x}, {}, {}")``. Needs zarr, the extra ``store``.
-    ``name`` is the array's in a group; a store of one array needs none. Chunks are dealt to ranks along the
-    dim that has most of them: each is read and decoded once. Another type is then moved to by a plan.
+    ``name`` is the name of the array in a group; a store with only one array needs none. Chunks are
+    distributed to the ranks along the dim that has the most of them: each chunk is read and decoded once. For
+    any other type, the array is then moved by a plan.
     """
     return _read(file, name, "zarr", Wanted(comm_or_world(comm), type, mesh, device))
 
@@ -55,11 +56,11 @@ def read_hdf5(
     file: File, name: str | None = None, *, type: Type | None = None, mesh: Mesh | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
-    """**Collective.** Read a dataset of an HDF5 file into a global array.
+    """**Collective.** Read a dataset from an HDF5 file into a global array.
 
     ``x = pgas.read_hdf5("run.h5", "fields/density", type="{x}, {}")``. Needs h5py, the extra ``store``; h5py
-    need not be built for MPI. Files of netCDF-4 are such files. Chunks are dealt to ranks as in
-    :func:`read_zarr`, and a dataset without chunks is read by rows.
+    need not be built for MPI. NetCDF-4 files are HDF5 files, too. Chunks are distributed to the
+    ranks as in :func:`read_zarr`, and a dataset without chunks is read by rows.
     """
     return _read(file, name, "hdf5", Wanted(comm_or_world(comm), type, mesh, device))
 

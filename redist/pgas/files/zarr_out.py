@@ -44,10 +44,10 @@ def write_zarr(
     """**Collective.** Write a global array to a Zarr 3 store, for zarr, xarray and ``pgas.read_zarr``.
 
     ``pgas.write_zarr("points.zarr", a, chunks=(1000, 3))``. Needs zarr, the extra ``store``. Each chunk, or
-    each shard, is written once, whole, by one rank; elements move to it a block at a time. In
+    each shard, is written once, as a whole, by one rank; elements move to that rank a block at a time. In
     addition to the array, a rank uses at most ``limit_bytes``, by default 64 MiB or what one chunk or shard
-    needs. ``codecs`` are compressors as Zarr 3 names them (by default zstd; ``[]`` for none), ``dims`` the
-    names of dims. The store appears under its name when it is complete, in place of an older one. If a rank
+    needs. ``codecs`` are compressors as Zarr 3 names them (by default zstd; ``[]`` for none); ``dims``
+    names the dims. The store appears under its name when it is complete, and replaces an older one. If a rank
     fails, all raise the same :class:`~redist.WriteError`, and an existing store is unchanged.
     """
     a = must_be_written(file, a)

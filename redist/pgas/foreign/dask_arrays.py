@@ -52,10 +52,10 @@ def _native(dtype: Any) -> np.dtype[Any]:
 
 
 def to_dask(a: Array) -> Any:
-    """**Collective.** A global array as a Dask array, the same on all ranks, whose blocks are the tiles.
+    """**Collective.** Make a Dask array, the same on all ranks, whose blocks are the tiles of a global array.
 
-    ``x = pgas.to_dask(a)`` where every rank is a worker of a Dask cluster or has a ``Client`` of it. Each
-    rank gives its tile to Dask, which keeps it in the memory of this worker or of another one. A pending
+    ``x = pgas.to_dask(a)`` works where every rank is a worker of a Dask cluster or has a ``Client`` of it.
+    Each rank gives its tile to Dask, which keeps it in the memory of this worker or of another one. A pending
     reduction is completed first. To get other blocks, call ``a.to(type)`` first.
     """
     a = as_plain(resolve_pending(a.to_device("cpu")))

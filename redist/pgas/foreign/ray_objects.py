@@ -141,8 +141,8 @@ def to_ray(a: Array) -> dict[Index, Any]:
     """**Collective** if a reduction is pending. Put this rank's tile into Ray's object store.
 
     ``own = pgas.to_ray(a)`` is a dict with one reference, whose key is the index of the tile in the grid of
-    all tiles. If several ranks hold the tile, all but the first get an empty dict. The dicts of all ranks,
-    merged, are what ``pgas.asarray`` takes. To get other blocks, call ``a.to(type)`` first.
+    all tiles. If several ranks hold the tile, all but the first get an empty dict. Merge the
+    dicts of all ranks to pass them to ``pgas.asarray``. To get other blocks, call ``a.to(type)`` first.
     """
     import ray
 

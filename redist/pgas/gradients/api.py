@@ -32,7 +32,7 @@ Argnums = int | Sequence[int]
 def value_and_grad(
     function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """**Local.** Make a function that gives the value of another one, and its gradients.
+    """**Local.** Make a function that returns the value of another one and its gradients.
 
     In an SPMD program::
 
@@ -42,10 +42,11 @@ def value_and_grad(
         value, g = pgas.value_and_grad(loss)(w, x, y)
         w = w - 0.1 * g
 
-    ``function`` gives one real number, as an array without dims; with ``has_aux`` a pair of it and anything
-    else, which is then beside it in the result. ``argnums`` says by position which arguments are meant:
-    arrays, or lists, dicts and so on of arrays, whose gradients are such lists and dicts. Of several
-    arguments, gradients are a tuple. Of a program (:func:`pgas.program`) it is a program.
+    ``function`` must return one real number, as an array without dims; with ``has_aux``, a pair of it and
+    anything else, and the result then has this pair in place of the value. ``argnums`` says by position with
+    respect to which arguments to differentiate: arrays, or lists, dicts and so on of arrays, whose gradients
+    have the same structure. For several arguments, the gradients are a tuple. If ``function`` is a program
+    (:func:`pgas.program`), so is the result.
     """
     _check_function(function)
     program = getattr(function, "value_and_grad", None)
@@ -58,9 +59,9 @@ def value_and_grad(
 def grad(
     function: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """**Local.** Make a function that gives the gradients of another one, as :func:`value_and_grad` does.
+    """**Local.** Make a function that returns the gradients of another one, as :func:`value_and_grad` does.
 
-    With ``has_aux``, a pair of the gradients and whatever the function gives beside its value. ::
+    With ``has_aux``, it returns a pair of the gradients and what the function returns beside its value. ::
 
         slope = pgas.grad(lambda x: pgas.sum(pgas.sin(x)))(x)      # cos(x), cut as x is
     """
@@ -194,9 +195,9 @@ def _value_of(name: str, out: Any, has_aux: bool) -> tuple[Any, Any]:
 
 
 def stop_gradient(x: Any, /) -> Any:
-    """**Local.** Let an array, or arrays in lists, dicts and so on, count as constant from here on.
+    """**Local.** Treat an array, or all arrays in lists, dicts and so on, as constant from here on.
 
-    ``pgas.stop_gradient(x)`` has the same values; they share memory.
+    ``pgas.stop_gradient(x)`` has the same values as ``x``, and shares its memory.
     """
     return replaced(x, (Tiled,), _stopped)
 
@@ -211,7 +212,7 @@ constant(_stopped)
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """**Local.** Let a function say itself what its gradient is: it gives its result and how to go back.
+    """**Local.** Let a function define its own gradient: it returns its result and a backward function.
 
     ::
 
@@ -220,8 +221,9 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
             e = pgas.exp(x)
             return pgas.log1p(e), lambda g: g * (1 - 1 / (1 + e))
 
-    What it gives second is called with the cotangent of the result, and gives those of the arguments: one for
-    each by position, None where there is none. Calls made inside are not differentiated.
+    The backward function is called with the cotangent of the result, and returns those of the arguments: one
+    for each positional argument, or None where there is none. Calls made inside the function are not
+    differentiated.
     """
     _check_function(function)
     return CustomGradient(function)

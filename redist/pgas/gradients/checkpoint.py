@@ -28,9 +28,9 @@ from redist.pgas.tiles.tiled import Tile, Tiled, tile_in
 
 
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
-    """**Local.** Let the calls of a function be done again for its gradient: only its ends are kept.
+    """**Local.** Repeat the calls of a function for its gradient: only its arguments and results are kept.
 
-    ``y = pgas.checkpoint(layer)(x, weights)``: it takes less memory, and the time of one more forward pass.
+    ``y = pgas.checkpoint(layer)(x, weights)`` takes less memory, but the time of one more forward pass.
     """
     if not callable(function):
         raise ArgumentTypeError(f"cannot checkpoint {kind_of_value(function)}: need a function")

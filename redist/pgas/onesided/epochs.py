@@ -90,9 +90,9 @@ T = TypeVar("T", bound=Tiled)
 
 
 def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
-    """**Collective.** Make everything before it, on any rank, visible on every rank.
+    """**Collective.** Make all earlier puts and writes, on any rank, visible on every rank.
 
-    Inside an epoch it does the writes of this interval and begins the next.
+    Inside an epoch, it performs the writes of this interval and begins the next one.
     """
     space: ArrayAccess | None = a._space
     if space is not None and space.is_open:
@@ -105,9 +105,9 @@ def fence(a: Tiled, timeout_s: float | None = TIMEOUT_S) -> None:
 class Epoch(Generic[T]):
     """A span of one-sided operations on one array: ``with a.epoch():``.
 
-    **Collective** at both ends. ``timeout_s`` bounds the waiting for other ranks. Blocks read from other
-    nodes are kept until the fence, and those that a line read in the last interval fetched ahead in
-    the next, unless ``cache`` or ``prefetch`` is switched off.
+    **Collective** at both ends. ``timeout_s`` bounds the wait for other ranks. Blocks read from other
+    nodes are cached until the fence, and blocks that a line read in one interval are prefetched in the
+    next, unless ``cache`` or ``prefetch`` is switched off.
     """
 
     def __init__(

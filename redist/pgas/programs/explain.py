@@ -130,7 +130,7 @@ def explain(
     mesh: Mesh | None = None,
     topology: Topology | None = None,
 ) -> Trace | ProgramGraph:
-    """**Collective.** The moves of an expression, with modelled time and bytes; nothing moves.
+    """**Collective.** Return the moves of an expression, with modelled time and bytes; nothing moves.
 
     In an SPMD program::
 
@@ -138,11 +138,11 @@ def explain(
 
     The typing rules run as they would, on arrays without values: nothing is computed, allocated or
     changed, so arrays may be of any size, and updates are explained too. A number that is read is made
-    up, and how many elements a mask has is refused. The result is thrown away. ``received_bytes``
-    is that of the busiest rank.
+    up, and anything that needs the number of elements in a mask is refused. The result is thrown away.
+    ``received_bytes`` is that of the busiest rank.
 
     With a mesh, the function is explained for arguments of these types on devices that need not be
-    there, in one process, and **locally**; what comes is the graph of its calls:
+    there, in one process, and **locally**; the result is the graph of its calls:
 
     >>> import redist
     >>> rows, columns = "f64[1048576{x}, 1048576]", "f64[1048576, 1048576{x}]"

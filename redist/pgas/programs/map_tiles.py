@@ -36,7 +36,7 @@ def map_tiles(
     room: int | str = 0,
     gradient: Callable[..., Any] | None = None,
 ) -> Any:
-    """**Collective** if operands must move. Let a function of arrays work on the tiles: NumPy's, or CuPy's.
+    """**Collective** if operands must move. Apply a function of NumPy or CuPy arrays to the tiles.
 
     In an SPMD program::
 
@@ -44,18 +44,20 @@ def map_tiles(
         ranks = pgas.map_tiles(scipy.stats.rankdata, x, whole=1)
         cubes = pgas.map_tiles(lambda t: t**3, x, gradient=lambda g, t: (3 * g * t**2,))
 
-    Arrays have as many dims and are brought to the layout of the first: where another has another size along
-    a dim, it is cut into as many tiles, all of one size. ``whole`` names dims that tiles must hold all of.
-    ``halo`` says by how many elements tiles reach into their neighbours along a dim, on both sides, and
-    along several dims with edges and corners. Beyond the ends of the array they have the number ``edges``,
-    or, with ``edges="wrap"``, the other end. Tiles are read-only; on GPUs the function gets copies of them,
-    as CuPy arrays. It returns an array of the shape of its rank's first tile without halo, on the same
-    device, of CuPy or of another library that shares its memory (DLPack); its dtype is ``dtype``, by default
-    that of the first array.
+    All arrays have the same number of dims and are brought to the layout of the first. An array whose size
+    differs along a dim is cut there into the same number of tiles, all of one size. ``whole`` names the dims
+    along which every tile must be whole. ``halo`` maps a dim to the number of elements by which tiles reach
+    into their neighbours, on both sides; with several dims, this includes edges and corners. Beyond the ends
+    of the array, the halo contains the number ``edges`` or, with ``edges="wrap"``, the elements of the other
+    end. Tiles are read-only; on GPUs the function gets copies of them, as CuPy arrays. It must return an
+    array of the shape of the rank's first tile without its halo, on the same device; on GPUs of CuPy or of
+    another library that shares its memory (DLPack). The dtype is ``dtype``, by default that of the first
+    array.
 
-    ``room`` is what the function takes beside operands and result, in bytes or as ``"1GiB"``: a memory limit
-    counts it. ``gradient(g, *tiles)`` gives the tiles of the cotangents of all arrays, or None for some, from
-    that of the result; without it, ``map_tiles`` is not differentiated.
+    ``room`` is the memory that the function takes beside operands and result, in bytes or as ``"1GiB"``: a
+    memory limit counts it. ``gradient(g, *tiles)`` takes the tile of the result's cotangent and returns the
+    tiles of the cotangents of all arrays, or None for some; without it, ``map_tiles`` cannot be
+    differentiated.
     """
     if not callable(function) or not arrays:
         raise ArgumentTypeError("cannot map tiles: need a function, and arrays")

@@ -40,9 +40,9 @@ def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any
     """**Collective** if elements must move. Repeat elements of an array, or a step of a program.
 
     ``pgas.repeat(x, 3, axis=0)`` repeats each element along a dim, as the standard says.
-    ``pgas.repeat(step, 30, state)`` calls ``step`` 30 times, each time with what it gave before: an array,
-    or a tuple of its arguments. The ends of a program in planned layouts are joined: the state lies where a
-    round after another costs least.
+    ``pgas.repeat(step, 30, state)`` calls ``step`` 30 times, each time with what it returned before: an
+    array, or a tuple of its arguments. If ``step`` is a program in planned layouts, its results lie as its
+    arguments do, in the layouts in which repeated rounds cost least.
     """
     if not callable(x):
         if state:
@@ -64,11 +64,12 @@ def repeat(x: Any, repeats: Any, /, *state: Any, axis: int | None = None) -> Any
 def repeat_until(
     step: Callable[..., Any], state: Any, stop: Callable[..., Any], most: int = 1000
 ) -> tuple[Any, int]:
-    """**Collective.** Call a step with what it gave before until ``stop`` is true of it; also how often.
+    """**Collective.** Repeat a step until ``stop`` is true; return the state and how often it ran.
 
-    ``(centres, moved), n = pgas.repeat_until(step, (centres, moved), lambda c, m: m < 1e-6)``: the stop value
-    is an array without dims, the same on every rank, so that all ranks stop together. After ``most`` times
-    the loop ends in any case.
+    ``(centres, moved), n = pgas.repeat_until(step, (centres, moved), lambda c, m: m < 1e-6)``: each time,
+    ``step`` and then ``stop`` are called with the latest state. The value of ``stop`` must be an array
+    without dims, the same on every rank, so that all ranks stop together. After ``most`` times the loop ends
+    in any case.
     """
     if current_tape() is not None:
         raise ArgumentTypeError(
@@ -102,7 +103,7 @@ EAGER = "REDIST_EAGER"
 
 
 class Program(Generic[P, R]):
-    """A function whose calls are captured, one for every kind of arguments, and repeated."""
+    """A function that is captured once for every kind of arguments, and then repeated."""
 
     def __init__(
         self, function: Callable[P, R], options: ProgramOptions, body: ProgramBody | None = None
@@ -138,14 +139,14 @@ class Program(Generic[P, R]):
         return result
 
     def grad(self, argnums: Argnums = 0, has_aux: bool = False) -> Program[..., Any]:
-        """**Local.** A program that gives the gradients of this one, with its options: :func:`pgas.grad`.
+        """**Local.** A program that returns the gradients of this one, with its options: :func:`pgas.grad`.
 
         ``slopes = loss.grad(argnums=(0, 1))``. Forward and backward calls are planned together.
         """
         return Program(grad(self.function, argnums, has_aux), self.options)
 
     def value_and_grad(self, argnums: Argnums = 0, has_aux: bool = False) -> Program[..., Any]:
-        """**Local.** The same with the value before the gradients: :func:`pgas.value_and_grad`."""
+        """**Local.** Like :meth:`grad`, with the value before the gradients: :func:`pgas.value_and_grad`."""
         return Program(value_and_grad(self.function, argnums, has_aux), self.options)
 
     def _look(self, signature: Signature) -> tuple[Compiled, str]:
@@ -165,10 +166,10 @@ class Program(Generic[P, R]):
         return replayed, why
 
     def graph(self, *args: P.args, **options: P.kwargs) -> ProgramGraph:
-        """**Collective.** The program for such arguments as a value; nothing runs, nothing is changed.
+        """**Collective.** Return the program for such arguments as a graph; nothing runs, nothing is changed.
 
-        It prints as a table of its calls, with lines, types, what needs what, and what becomes of every
-        move; ``to_json()``, ``svg()`` and ``html()`` give it to others.
+        It prints as a table of its calls, with their lines, types, dependencies, and what becomes of every
+        move; ``to_json()``, ``svg()`` and ``html()`` export it.
         """
         signature = sign(args, options)
         with self.compiler.planning(limit_in_force(self.options), signature):
@@ -178,11 +179,11 @@ class Program(Generic[P, R]):
     explain = graph
 
     def plan(self, *args: P.args, **options: P.kwargs) -> ProgramPlan:
-        """**Collective.** The layouts of the program for such arguments as a value; nothing runs.
+        """**Collective.** Return the layouts of the program for such arguments as a plan; nothing runs.
 
-        It prints as a table: the types in which every call is done, work and its balance, moves, modelled
-        time beside that of the layouts as written, memory, and bounds that no layouts are below.
-        ``to_json()``, ``svg()`` and ``html()`` give it to others.
+        It prints as a table: the types in which every call is done, the work and its balance, the moves, the
+        modelled time compared with that of the layouts as written, the memory, and lower bounds for any
+        layouts. ``to_json()``, ``svg()`` and ``html()`` export it.
         """
         signature = sign(args, options)
         with self.compiler.planning(limit_in_force(self.options), signature):
@@ -191,9 +192,10 @@ class Program(Generic[P, R]):
             return replace(plan, graph=_runs_as_it_is(plan.graph, why))
 
     def timeline(self, *args: P.args, **options: P.kwargs) -> RunTimeline:
-        """**Collective.** Call the program within its limit, and note what lanes of ranks do when.
+        """**Collective.** Call the program within its limit, and record what the lanes of each rank do when.
 
-        ``print(step.timeline(x, w))`` gives a table, ``svg(file)`` a picture, ``result`` that of the call.
+        ``print(step.timeline(x, w))`` prints a table, ``svg(file)`` draws a picture, and ``result`` is the
+        result of the call.
         """
         signature, limit = sign(args, options), limit_in_force(self.options)
         if limit is None or signature.has_aliases:
@@ -215,13 +217,13 @@ class Program(Generic[P, R]):
         return RunTimeline(spans, result, memory, graph.places[0].limit_bytes)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """A method of a class: called with the object, which counts as an argument."""
+        """Bind a method of a class to its object, which counts as an argument."""
         return self if instance is None else MethodType(self, instance)
 
     def arrange(self, *args: P.args, **options: P.kwargs) -> tuple[Any, ...]:
-        """**Collective.** Move arguments to where the program wants them; they are given back, as a tuple.
+        """**Collective.** Move arguments to the layouts that the program prefers, and return them as a tuple.
 
-        ``x, w = step.arrange(x, w)``: then no call has to move them again. Arrays that the program updates
+        After ``x, w = step.arrange(x, w)``, no call has to move them again. Arrays that the program updates
         in place stay where they are.
         """
         signature = sign(args, options)
@@ -230,10 +232,10 @@ class Program(Generic[P, R]):
         return tuple(replaced(args, (Tiled,), lambda x: moved[id(x)]))
 
     def joined(self, state: Any) -> tuple[Callable[..., Any], Any]:
-        """**Collective.** A program whose results lie as its arguments do, and a state to begin with.
+        """**Collective.** Return a program whose results lie as its arguments do, and a state to begin with.
 
-        Types are those of a plan in which results go round as arguments; the program itself, and the state as
-        it is, if results are not such a state, or layouts are as written.
+        The types are those of a plan in which results become the next arguments. If results are not such a
+        state, or layouts are as written, this returns the program itself and the state as it is.
         """
         args = state if isinstance(state, tuple) else (state,)
         if self.options.layouts != PLANNED or not all(isinstance(x, Tiled) for x in args):
@@ -285,7 +287,7 @@ def program(
     spill: str | None = None,
     progress: bool = False,
 ) -> Any:
-    """**Local.** Make a function of global arrays a program: captured for a kind of arguments, then repeated.
+    """**Local.** Turn a function of global arrays into a program: captured once, then repeated.
 
     In an SPMD program::
 
@@ -295,20 +297,22 @@ def program(
 
         y = step(x, w)              # the first call captures, checks and prepares; later ones repeat
 
-    Results equal those of the function itself, bit for bit. Loops and branches over Python values
-    are unrolled; what depends on values of arrays is refused. ``REDIST_EAGER=1`` switches programs off.
+    Results equal those of the function itself, bit for bit. Each kind of arguments is captured once. Loops
+    and branches over Python values are unrolled; those that depend on the values of arrays are refused.
+    ``REDIST_EAGER=1`` switches programs off.
 
-    ``@pgas.program(prefetch=False, cache=False)`` begins no move before its place and keeps no moved copies
-    of arguments, for comparison; ``prefetch="always"`` begins moves within a node early, too, also
-    if they are small, or between ranks that share a GPU.
+    ``@pgas.program(prefetch=False, cache=False)`` begins no move early and keeps no moved copies of
+    arguments, for comparison; ``prefetch="always"`` begins all moves early: also moves within a node, small
+    moves, and moves between ranks that share a GPU.
 
-    ``@pgas.program(limit="8GiB", spill="/scratch")`` keeps a limit on every rank, in every order of its work:
-    tiles that have no room are written to a file of that folder and loaded before they are needed. Without
-    ``spill`` the limit is only checked, before anything runs: :class:`~redist.errors.NoPlanError` names a
-    limit that is enough. ``spill="host"`` is for arrays on GPUs: their tiles go to pinned memory of the host.
-    Inside ``redist.memory_limit`` programs take limit and folder from there; ``spill`` without any limit
-    changes nothing. With ``progress`` rank 0 says when it plans and how far a run within a limit has come: a
-    bar on a terminal, a line every second elsewhere. Planning that takes long says so in any case.
+    ``@pgas.program(limit="8GiB", spill="/scratch")`` keeps a limit on every rank, in whatever order its work
+    is done: tiles for which there is no room are written to a file in that folder and loaded before they are
+    needed. Without ``spill``, the limit is only checked before anything runs:
+    :class:`~redist.errors.NoPlanError` names a limit that is enough. ``spill="host"`` is for arrays on GPUs:
+    their tiles go to pinned memory of the host. Inside ``redist.memory_limit``, programs take limit and
+    folder from there; ``spill`` without any limit changes nothing. With ``progress``, rank 0 reports when it
+    plans and how far a run within a limit has come: by a bar on a terminal, or by a line every second
+    elsewhere. Planning that takes long is reported in any case.
     """
     if layouts not in (PLANNED, AS_WRITTEN):
         known = f"{PLANNED!r}, {AS_WRITTEN!r}"

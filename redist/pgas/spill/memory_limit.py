@@ -92,7 +92,7 @@ def put_away(array: Tiled, store: SpillStore) -> None:
 
 
 class memory_limit:
-    """Bound what global arrays may hold on each rank: from now on, or while a block runs.
+    """Limit the memory of global arrays on each rank: from now on, or while a block runs.
 
     >>> import numpy as np, redist
     >>> with redist.memory_limit("1MiB"):
@@ -101,16 +101,16 @@ class memory_limit:
     ...
     redist.errors.MemoryLimitError: cannot allocate 2 MiB: this array alone exceeds the limit of 1 MiB; ...
 
-    **Local**, but give all ranks the same. The limit holds as soon as the call is made; at the end of a
-    ``with`` block the one before holds again. Arrays count by the tile of the fullest rank, and what a
-    move takes on the way counts too: plans are made for what is left. None lifts the limit. Tiles on
-    a GPU may take as much again: bytes of a GPU and bytes in memory are counted apart. A block bounds what
-    its own thread allocates; a call outside any block bounds other threads too.
+    **Local**, but pass the same limit on all ranks. It holds as soon as the call is made; at the end of a
+    ``with`` block, the previous limit holds again. An array counts by the tile of the fullest rank, and the
+    temporary memory of a move counts too: plans are made for what is left. None lifts the limit. Tiles on a
+    GPU may take the same amount again: bytes on a GPU and bytes in host memory are counted separately. A
+    block limits what its own thread allocates; a call outside any block limits other threads too.
 
-    With ``spill``, a folder, arrays without live views are written to a file there, the oldest first, where
-    an allocation has no room, and are loaded again when they are used. The file has no name and is gone
+    With ``spill``, a folder, arrays without live views are written to a file there, oldest first, when an
+    allocation has no room, and are loaded again when they are used. The file has no name and disappears
     with the last array in it. ``spill="host"`` spills arrays on a GPU to pinned memory instead. Programs
-    (:func:`redist.pgas.program`) keep the limit by a plan, which is quicker: it knows what is needed next.
+    (:func:`redist.pgas.program`) keep the limit by a plan, which is faster: it knows what is needed next.
     """
 
     def __init__(self, limit_bytes: int | float | str | None, *, spill: str | None = None) -> None:

@@ -136,9 +136,9 @@ class Tiled:
 
     @property
     def local(self) -> Tile | None:
-        """The tile of this rank: writable, no copy, None on ranks outside the mesh.
+        """The tile of this rank: writable and not a copy; None on ranks outside the mesh.
 
-        Whoever asks for it may write, now or later, so the array counts as changed, and as shared.
+        Whoever asks for it may write to it, now or later, so the array counts as changed and as shared.
         """
         self.memory.check_tile("reach into", self._type)
         self.version += 1
@@ -147,7 +147,7 @@ class Tiled:
 
     @property
     def version(self) -> int:
-        """How often something may have changed the values on this rank."""
+        """How many times the values may have changed on this rank."""
         return self._version
 
     @version.setter
@@ -173,17 +173,17 @@ class Tiled:
 
     @property
     def type(self) -> ArrayType:
-        """How the array lies on its mesh; a pending reduction shows here."""
+        """How the array lies on its mesh, including a pending reduction."""
         return self._type
 
     @property
     def mesh(self) -> Mesh:
-        """The devices that hold it."""
+        """The mesh of devices that hold the array."""
         return self._type.mesh
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of all dims of the whole array."""
+        """The sizes of all dims of the whole array."""
         return self._type.shape
 
     @shape.setter
@@ -194,17 +194,17 @@ class Tiled:
 
     @property
     def ndim(self) -> int:
-        """Number of dims."""
+        """The number of dims."""
         return len(self._type.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements of the whole array."""
+        """The number of elements in the whole array."""
         return self._type.global_elems
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements; of a pending sum that owes a cast, what they will be."""
+        """The dtype of the elements; for a pending sum that owes a cast, the dtype after the cast."""
         owed = self._owes
         if owed is not None:
             return owed

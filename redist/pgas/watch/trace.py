@@ -52,11 +52,11 @@ COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Data that went between ranks: as it happened, or, without seconds, as it would.
+    """Data that passed between ranks or, without ``seconds``, data that would pass.
 
     ``received_bytes`` is what this rank receives from others, counted by the transport;
-    ``planned_bytes`` is what the plan has for all ranks together. What indexing and sorting exchange
-    has no plan: each rank fetches what it lacks. ``started_s`` is a reading of the clock.
+    ``planned_bytes`` is what the plan has for all ranks together. Exchanges by indexing and sorting
+    have no plan: each rank fetches what it lacks. ``started_s`` is a reading of the clock.
     """
 
     line: Line
@@ -189,8 +189,9 @@ class TracedTraffic(WrappedTraffic):
 class Trace:
     """Records redistributions while its block runs: ``with redist.trace() as t: ...; print(t)``.
 
-    ``moves`` has them in order; ``print`` joins those of one line with the same types. ``spared`` are
-    those that programs have at their lines and did not make: shared, or kept from an earlier call.
+    ``moves`` lists them in order; ``print`` combines those of one line with the same types. ``spared`` lists
+    the moves that programs have at their lines but did not make, because they are shared or their results are
+    kept from an earlier call.
     """
 
     def __init__(self, moves: Sequence[Move] = ()) -> None:
@@ -231,17 +232,17 @@ class Trace:
 
     @property
     def received_bytes(self) -> int:
-        """What this rank has received from others."""
+        """The bytes that this rank has received from others."""
         return sum(move.received_bytes for move in self.moves)
 
     @property
     def planned_bytes(self) -> int:
-        """What the plans have for all ranks together."""
+        """The bytes in the plans for all ranks together."""
         return sum(move.planned_bytes for move in self.moves)
 
     @property
     def seconds(self) -> float:
-        """What moving took on this rank."""
+        """The time that moves took on this rank."""
         return sum(move.seconds or 0.0 for move in self.moves)
 
     def __str__(self) -> str:
@@ -274,7 +275,7 @@ class Trace:
     def svg(self, file: str | os.PathLike[str] | None = None, comm: Comm | None = None) -> str:
         """**Collective over** ``comm``. Draw what every rank did, and when; rank 0 writes the file.
 
-        All ranks have the text of the picture, which is SVG.
+        Returns the text of the picture, which is SVG, on all ranks.
         """
         comm = comm_or_world(comm)
         bars = [

@@ -141,11 +141,11 @@ class RunTimeline:
 
     @property
     def seconds(self) -> float:
-        """From the beginning of the run to the end of what ended last."""
+        """The time from the beginning of the run to its end."""
         return max((one.end_s for spans in self.ranks for one in spans), default=0.0)
 
     def busy_s(self, rank: int, lane: str) -> float:
-        """How long a lane of a rank worked."""
+        """How long a lane of a rank was busy."""
         return sum(one.end_s - one.begin_s for one in self.ranks[rank] if one.lane == lane)
 
     def waited_s(self, rank: int) -> float:
