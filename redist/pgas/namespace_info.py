@@ -1,4 +1,4 @@
-"""What the namespace says of itself: dtypes, promotion, capabilities."""
+"""What the namespace reports about itself: dtypes, promotion, capabilities."""
 
 from __future__ import annotations
 

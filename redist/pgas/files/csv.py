@@ -1,4 +1,4 @@
-"""Text files of numbers on all ranks: each reads a range of bytes, from one start of a line to another."""
+"""Text files of numbers on all ranks: each rank reads a range of bytes that begins and ends at lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's files on all ranks: each reads, or writes, its rows."""
+"""NumPy's files on all ranks: each rank reads or writes its rows."""
 
 from __future__ import annotations
 

@@ -9,30 +9,30 @@ In an SPMD program::
         a.accumulate(([1, 1, 5], 0), 1.0, "sum")     # repeated indices all count
     print(a.get((0, 0)))                             # all ranks have ended: everything is there
 
-**When effects are visible.** An epoch is cut into intervals by :func:`fence`. Reads in an interval
-see the values from its start, also of what the reading rank itself has put. Writes are kept by the
-rank that makes them (their values, once where they repeat, and one word for each index in a list;
-counted against the memory limit) and done by the owners of the elements when the interval ends. They
-are done in order of the ranks that made them and, of one rank, in the order made: of several puts of
-one element the last one of the highest rank stays, and sums of floats are the same in every run.
-Every copy of a replicated tile is written. Values of 64 KiB or more stay in shared memory, where
-owners on the same node read them; other records travel, a message of 1 MiB at a time.
+**When effects are visible.** :func:`fence` divides an epoch into intervals. Reads in an interval see
+the values from its start, even of elements that the reading rank itself has put. Writes are kept by the
+rank that makes them (their values, stored once where they repeat, and one word for each index in a list;
+counted against the memory limit) and performed by the owners of the elements when the interval ends. They
+are performed in the order of the ranks that made them and, for one rank, in the order in which it made
+them: of several puts to one element, the last one of the highest rank stays, and sums of floats are the
+same in every run. Every copy of a replicated tile is written. Values of 64 KiB or more stay in shared
+memory, where owners on the same node read them; other records are sent in messages of 1 MiB.
 
-Outside an epoch :func:`get` reads the current values; what it sees of writes to ``a.local`` since the
-ranks last met is undefined. Inside, leave ``a.local`` and in-place operators of ``a`` alone.
+Outside an epoch, :func:`get` reads the current values; what it sees of writes to ``a.local`` since the
+ranks last met is undefined. Inside an epoch, do not use ``a.local`` or in-place operators of ``a``.
 
-**Errors** of an operation (an index out of range, values that do not fit, no epoch) are those of its
-rank, at once, and the epoch goes on. An exception that leaves the epoch of one rank reaches the others
-at their next fence, or at the end: they raise :class:`redist.PeerError`, and nothing of that interval
-is done. The array and the communicator stay usable.
+**Errors** of an operation (an index out of range, values that do not fit, no epoch) are raised at once, on
+its rank only, and the epoch goes on. If an exception leaves the epoch on one rank, the others learn of it at
+their next fence, or at the end: they raise :class:`redist.PeerError`, and nothing in that interval is done.
+The array and the communicator stay usable.
 
-**Where tiles are.** Tiles of 64 KiB or more lie in shared memory: on a node a read is a load. Smaller
-ones, and those from :func:`from_local`, are read through the kernel. On other nodes a thread answers.
-An array becomes reachable by its first epoch or fence, and its tiles then stay in memory until it has
+**Where tiles are.** Tiles of 64 KiB or more lie in shared memory: within a node, a read is a load. Smaller
+tiles, and tiles from :func:`from_local`, are read through the kernel. On other nodes, a thread answers.
+An array becomes reachable with its first epoch or fence, and its tiles then stay in memory until it has
 died on every rank and another array becomes reachable.
 
-**On GPUs** what is read is an array of CuPy's, also a single element: a look at its number waits for the
-stream and for a copy to the host. Every rank waits for its current stream before it meets the others.
+**On GPUs**, the result of a read is a CuPy array, even for a single element: looking at its value waits for
+the stream and for a copy to the host. Every rank waits for its current stream before it meets the others.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from redist.runtime.ranks.tokens import EpochEvent
 
 
 def get(a: Tiled, index: Any) -> Any:
-    """**Local.** Read the elements at a global index, by NumPy's rules: a NumPy array, or one number.
+    """**Local.** Read the elements at a global index, by NumPy's rules, as a NumPy array or one number.
 
-    Inside an epoch: the values from the start of the interval. Outside: the current ones.
+    Inside an epoch, these are the values from the start of the interval; outside, the current values.
     """
     space = _space(a)
     at = (index,) if type(index) is int else index
@@ -81,7 +81,7 @@ def get(a: Tiled, index: Any) -> Any:
 def put(a: Tiled, index: Any, values: Any) -> None:
     """**Local.** Write values at a global index when the interval ends; NumPy's ``a[index] = values``.
 
-    ``values`` broadcast and are cast as NumPy does it, and may be changed after the call.
+    ``values`` are broadcast and cast as in NumPy, and may be changed after the call.
     """
     space = _open(a, "put into")
     values = _own_kind(a, "put", values)
@@ -91,8 +91,8 @@ def put(a: Tiled, index: Any, values: Any) -> None:
 def accumulate(a: Tiled, index: Any, values: Any, op: str = "sum") -> None:
     """**Local.** Combine elements with values when the interval ends: sum, prod, max, min or replace.
 
-    An element that is named several times is combined several times. Values are cast to the array's
-    dtype first, and refused where NumPy's ``a[index] += values`` would refuse them.
+    An element that the index names several times is combined several times. Values are first cast to the
+    array's dtype, and refused where NumPy's ``a[index] += values`` would refuse them.
     """
     space = _open(a, "accumulate into")
     values = _own_kind(a, "accumulate", values)

@@ -1,6 +1,6 @@
-"""Where values would go in a sorted array, or between edges: counted in the tiles, or asked of their holders.
+"""Where values go in a sorted array, or between edges: counted in the tiles, or asked of their holders.
 
-Whether values are among others is asked of their sorted order, too.
+Whether values are among others is found from their sorted order, too.
 """
 
 from __future__ import annotations

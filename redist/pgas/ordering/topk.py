@@ -1,4 +1,4 @@
-"""The largest or smallest elements along a dim: the best of each tile, then the best of these."""
+"""The largest or smallest elements along a dim: first the best of each tile, then the best of those."""
 
 from __future__ import annotations
 

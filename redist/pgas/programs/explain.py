@@ -1,4 +1,4 @@
-"""Which moves an expression would make, before any of them happens."""
+"""The moves that an expression would make, before any of them happens."""
 
 from __future__ import annotations
 

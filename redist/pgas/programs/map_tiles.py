@@ -1,4 +1,4 @@
-"""Kernels of the user's own on the tiles of global arrays, with what they need said beside them."""
+"""The user's own kernels on the tiles of global arrays, with a statement of what they need."""
 
 from __future__ import annotations
 

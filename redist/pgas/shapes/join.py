@@ -1,4 +1,4 @@
-"""Several arrays as one: along a dim that they have, or along a new one."""
+"""Join several arrays into one, along a dim that they have or along a new one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Elements around an array: a constant, its ends, or its elements again.
+"""Add elements around an array: a constant, its end values, or its elements repeated.
 
-What is added to a dim are runs of its own indices, forwards, backwards or one again and again, as NumPy has
-them for a row of indices. Each run is a slice, and all are joined::
+A dim is extended by runs of its own indices: forwards, backwards, or one index repeated, as NumPy pads a row
+of indices. Each run is a slice, and all slices are joined::
 
     reflect, 2 on both sides of 0 1 2 3 4      2 1 | 0 1 2 3 4 | 3 2      slices [2:0:-1], [0:5], [3:1:-1]
 """

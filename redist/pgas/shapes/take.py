@@ -1,4 +1,4 @@
-"""Take parts of an array along a dim: all, those with some indices, or others in every row."""
+"""Take parts of an array along a dim: all, those at given indices, or different ones for each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of values: each rank counts its own, and the rest is a pending sum."""
+"""Counts of values: each rank counts its own values, and the rest is a pending sum."""
 
 from __future__ import annotations
 

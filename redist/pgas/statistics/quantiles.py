@@ -1,4 +1,4 @@
-"""Medians and quantiles: a few places of the order are asked for, and mixed as NumPy mixes them."""
+"""Medians and quantiles: values at a few places of the sorted order, interpolated as in NumPy."""
 
 from __future__ import annotations
 
