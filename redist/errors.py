@@ -1,7 +1,7 @@
 """Every error of redist derives from :class:`RedistError`, so one ``except`` catches them all.
 
-If the array API standard or NumPy names a built-in type for a mistake, the error derives from that too:
-``except ValueError`` catches a :class:`ShapeError`.
+If the array API standard or NumPy raises a built-in exception for a mistake, the error derives from that
+exception too: ``except ValueError`` catches a :class:`ShapeError`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from numpy.linalg import LinAlgError
 
 
 class RedistError(Exception):
-    """Base of all errors raised on purpose by redist."""
+    """Base class of all errors that redist raises on purpose."""
 
 
 class ParseError(RedistError):
-    """Text that does not follow the notation; knows the character where it went wrong.
+    """Text that does not follow the notation; ``position`` is the index of the first wrong character.
 
     >>> e = ParseError("f32[8{x]", 7, "expected ',' or '}'")
     >>> print(e)
@@ -35,7 +35,7 @@ class ParseError(RedistError):
         return type(self), (self.text, self.position, self.reason)
 
     def pointer(self) -> str:
-        """The text with a caret under the character."""
+        """The text, with a caret under the first wrong character."""
         return f"{self.text}\n{' ' * self.position}^"
 
 
@@ -44,35 +44,35 @@ class LayoutError(RedistError):
 
 
 class ConversionError(RedistError):
-    """A conversion to or from another notation that would lose something."""
+    """A conversion to or from another notation that is not possible without loss."""
 
 
 class StepError(RedistError):
-    """A step that the typing rules refuse."""
+    """A step that the typing rules do not allow."""
 
 
 class RequestError(RedistError):
-    """A request that makes no sense as a whole: shapes differ, an unknown option."""
+    """A request that makes no sense as a whole: for example, shapes that differ or an unknown option."""
 
 
 class CaptureError(RequestError):
-    """Something that a program of global arrays cannot hold: it depends on values, or reaches outside."""
+    """Code that a program of global arrays cannot capture: it depends on values, or reaches outside."""
 
 
 class GradientError(RequestError):
-    """A gradient that cannot be taken: a function has none, or an array is changed in place."""
+    """A gradient that does not exist: a function has none, or an array is changed in place."""
 
 
 class ArgumentError(RequestError, ValueError):
-    """An argument with a value that a function cannot use."""
+    """An argument whose value a function cannot use."""
 
 
 class ArgumentTypeError(RequestError, TypeError):
-    """An argument of a type or dtype that a function cannot use."""
+    """An argument whose type or dtype a function cannot use."""
 
 
 class IndexKeyError(RequestError, IndexError):
-    """An index that does not fit an array, or that cannot be one.
+    """An index that does not fit the array, or that is not a valid index at all.
 
     >>> issubclass(IndexKeyError, IndexError) and issubclass(IndexKeyError, RedistError)
     True
@@ -80,23 +80,23 @@ class IndexKeyError(RequestError, IndexError):
 
 
 class ShapeError(ArgumentError):
-    """Shapes of arrays that do not go together."""
+    """Arrays whose shapes do not match."""
 
 
 class DimError(RequestError, ValueError, IndexError):
-    """A dim that an array does not have, or one named twice."""
+    """A dim that the array does not have, or that is given twice."""
 
 
 class MissingNameError(RedistError, AttributeError):
-    """A name of NumPy's or of the standard that is not offered; says what to write instead."""
+    """A name of NumPy or of the array API standard that redist does not have; says what to use instead."""
 
 
 class WholeArrayError(RequestError, BufferError):
-    """Somebody takes what a rank has of a global array for all of it."""
+    """A rank's tile of a global array would be mistaken for the whole array."""
 
 
 class MatrixError(RedistError, LinAlgError):
-    """A matrix that a decomposition refuses: singular, or not positive definite."""
+    """A matrix that cannot be decomposed: it is singular, or not positive definite."""
 
 
 class TopologyError(RedistError):
@@ -108,7 +108,7 @@ class PlanFormatError(RedistError):
 
 
 class CheckError(RedistError):
-    """A plan that the checker rejects; names the step (None: the plan as a whole) and the reason."""
+    """A plan that the checker rejects; has the step (None: the plan as a whole) and the reason."""
 
     def __init__(self, step: int | None, reason: str) -> None:
         self.step = step
@@ -121,7 +121,7 @@ class CheckError(RedistError):
 
 
 class MemoryCheckError(RedistError):
-    """A memory graph that the checker rejects; names the vertex (None: the whole graph) and the reason."""
+    """A memory graph that the checker rejects; has the vertex (None: the whole graph) and the reason."""
 
     def __init__(self, vertex: int | None, reason: str) -> None:
         self.vertex = vertex
@@ -134,7 +134,7 @@ class MemoryCheckError(RedistError):
 
 
 class NoPlanError(RedistError):
-    """No plan fits the limit; ``least_bytes`` is the least limit that would do."""
+    """No plan fits the limit; ``least_bytes`` is the smallest limit that would be enough."""
 
     def __init__(self, message: str, least_bytes: int) -> None:
         self.least_bytes = least_bytes
@@ -149,35 +149,35 @@ class TransferError(RedistError):
 
 
 class PeerError(TransferError):
-    """Another rank failed, died or did not come within the time limit; names the rank and why."""
+    """Another rank failed, died or did not arrive in time; the message names the rank and the reason."""
 
 
 class SpillError(RedistError):
-    """Tiles that cannot be stored or read back: no room on the disk, or a read that ends too early."""
+    """Tiles that cannot be spilled or read back: the disk is full, or a read ends too early."""
 
 
 class ReadError(RedistError, OSError):
-    """A file that cannot be read as an array: missing, cut off, or not of numbers."""
+    """A file that cannot be read as an array: it is missing, truncated, or does not contain numbers."""
 
 
 class WriteError(RedistError, OSError):
-    """A file that cannot be written: no such folder, no permission, no room; what was there is as it was."""
+    """A file that cannot be written: no such folder, permission or room; an existing file is unchanged."""
 
 
 class LaunchError(RedistError):
-    """An MPI job that cannot be started: no mpirun, or one that is not known."""
+    """An MPI job that cannot be started or joined: for example, mpirun is missing or unknown."""
 
 
 class MemoryLimitError(RedistError):
-    """What was asked for does not fit the memory limit of global arrays."""
+    """An operation that does not fit within the memory limit of global arrays."""
 
 
 class GatherWarning(UserWarning):
-    """An expression brings much of an array onto every rank."""
+    """An expression gathers a large part of an array onto every rank."""
 
 
 def error_in_words(error: BaseException) -> str:
-    """The kind of an error and what it says; the kind alone if it says nothing.
+    """The class of an error and its message; the class alone if the message is empty.
 
     >>> error_in_words(ValueError("too large")), error_in_words(KeyboardInterrupt())
     ('ValueError: too large', 'KeyboardInterrupt')

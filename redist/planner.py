@@ -1,4 +1,4 @@
-"""One call from two types to a certified plan: find it, check it, certify it, remember it."""
+"""One call from two types to a certified plan: find it, check it, certify it, cache it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redist.text.units import limit_from
 
 
 def dual_type(t: ArrayType) -> ArrayType:
-    """The type of what pairs with an array of type ``t``, device by device.
+    """The dual of type ``t``: the type of a gradient with respect to an array of type ``t``.
 
     >>> from redist.layout.mesh import Mesh
     >>> print(dual_type(ArrayType.parse("f32[8{x}, 8]", Mesh(x=2, y=4))))
@@ -29,7 +29,8 @@ def dual_type(t: ArrayType) -> ArrayType:
     >>> print(dual_type(ArrayType.parse("f32[8{x}, 8] sum{y}", Mesh(x=2, y=4))))
     f32[8{x}, 8]
 
-    The sum over devices of the products of their tiles is then the product of the global arrays.
+    If each device multiplies its tile of an array of type ``t`` by its tile of an array of the dual type,
+    the products add up to the inner product of the two global arrays.
     """
     if t.pending_op not in (None, "sum"):
         raise LayoutError(f"cannot take the dual of {t}: a pending {t.pending_op} is not linear")
@@ -64,12 +65,12 @@ def synthesize(
     >>> plan.certificate.verdict
     'proved'
 
-    ``source`` and ``target`` may be text, with ``mesh`` (and ``target_mesh`` where the target lives
-    on other ranks or axes). ``limit_bytes``, a number or text such as ``"64MiB"``, bounds
-    ``plan.peak_bytes``; :class:`NoPlanError` names the smallest limit that is enough.
-    ``objective`` is ``time`` (modelled on ``topology``) or ``bytes``
-    (total received); ``strategy`` is ``auto``, ``collectives`` (no exchange), ``no_permute``
-    (neither exchange nor all_permute) or ``direct`` (one step). With ``donate`` the source is freed
+    ``source`` and ``target`` may be text; then give ``mesh``, and also ``target_mesh`` if the target is
+    on other ranks or axes. ``limit_bytes``, a number or text such as ``"64MiB"``, bounds
+    ``plan.peak_bytes``; if no plan fits, :class:`NoPlanError` tells the smallest limit that is enough.
+    The plan minimises the ``objective``: ``time`` (as modelled for ``topology``) or ``bytes`` (the total
+    received). ``strategy`` restricts the steps: ``auto``, ``collectives`` (no exchange), ``no_permute``
+    (neither exchange nor all_permute) or ``direct`` (one step). With ``donate``, the source is freed
     after the first step. Equal requests are answered from a cache.
     """
     mesh, target_mesh = Mesh.of(mesh), Mesh.of(target_mesh)
@@ -112,7 +113,7 @@ def _synthesize_cached(
 
 @lru_cache(maxsize=8192)
 def plan_request(request: Request) -> Plan:
-    """Find the best plan of a request, check it and certify it; remembered."""
+    """Find the best plan for a request, check it and certify it; results are cached."""
     from redist.check.prove import certify
     from redist.check.replay import check_plan
     from redist.synth.find import find_plan
@@ -123,15 +124,14 @@ def plan_request(request: Request) -> Plan:
 
 
 def adjoint(plan: Plan, topology: Topology | None = None) -> Plan:
-    """The plan that gradients take back: from the dual of the target to the dual of the source.
+    """The plan that moves gradients backwards: from the dual of the target to the dual of the source.
 
     >>> plan = synthesize("f32[8{x}]", "f32[8]", mesh=Mesh(x=2))
     >>> back = adjoint(plan)
     >>> [step.op for step in plan.steps], [step.op for step in back.steps]
     (['all_gather'], ['reduce_scatter'])
 
-    A replicated array has a gradient that is a sum over its replicas, still pending; see
-    :func:`dual_type`.
+    The gradient of a replicated array is a pending sum over its replicas; see :func:`dual_type`.
     """
     return synthesize(
         dual_type(plan.target),

@@ -32,7 +32,7 @@ MAX_BYTES = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """What every device of a mesh holds of a global array.
+    """The layout of a global array: its dtype and shape, and the part that each device of a mesh holds.
 
     >>> t = ArrayType.parse("f32[1024{x}, 512{y}]", Mesh(x=2, y=4))
     >>> t.tile_shape, t.tile_bytes
@@ -40,12 +40,12 @@ class ArrayType:
     >>> print(ArrayType.parse("i64[6{y}, 10] sum{x}", Mesh(x=2, y=4)))
     i64[6{y}, 10] sum{x}
 
-    ``dims`` lists for each dim the axes that cut it, major first; axes not named replicate.
-    ``pending_axes`` carry a reduction by ``pending_op`` that has not happened yet. ``segments`` has for each
-    dim that is a sum of products what it is made of (:mod:`redist.layout.segments`), () for a dim that
-    is cut into even ranges; ``dims`` then has all axes that cut a part of it. An object that
-    exists is valid and canonical: neighbouring sub-axes are joined and axes of size 1 dropped, so
-    ``==`` is structural. :func:`redist.same_layout` compares what the devices hold.
+    ``dims`` lists the axes that cut each dim, the major one first; the array is replicated along all axes
+    that are not listed. A reduction by ``pending_op`` is pending along ``pending_axes``. For each dim that
+    is written as a sum of products, ``segments`` has its parts (:mod:`redist.layout.segments`), and ``dims``
+    lists all axes that cut any of them; for a dim that is cut into even ranges, ``segments`` has (). Every
+    object is valid and canonical: neighbouring sub-axes are joined, and axes of size 1 are dropped. So ``==``
+    compares structure; to compare what the devices hold, use :func:`redist.same_layout`.
 
     >>> print(ArrayType.parse("bf16[(8{x}+4+4)*128, 64]", Mesh(x=2)))
     bf16[1024{x}+1024, 64]
@@ -108,7 +108,7 @@ class ArrayType:
         object.__setattr__(self, "segments", tuple(found) if any(found) else ())
 
     def __hash__(self) -> int:
-        """Computed once: types are the keys of everything that is remembered."""
+        """The hash, computed once: types are the keys of all caches."""
         if self._hash is None:
             object.__setattr__(self, "_hash", hash(self._parts))
         assert self._hash is not None
@@ -147,7 +147,7 @@ class ArrayType:
         dims: Sequence[Iterable[str | SubAxis]] = (),
         pending: Mapping[str, Iterable[str | SubAxis]] | None = None,
     ) -> ArrayType:
-        """A type from variables: mesh, dtype, shape, and for each dim the list of axes that cut it.
+        """Make a type from a mesh, a dtype, a shape, and the list of axes that cut each dim.
 
         >>> print(ArrayType.of(Mesh(x=2, y=4), "f32", (8, 8), [["x"], []], {"sum": ["y"]}))
         f32[8{x}, 8] sum{y}
@@ -182,7 +182,7 @@ class ArrayType:
 
     @staticmethod
     def parse(text: str, mesh: Mesh) -> ArrayType:
-        """A type from text: ``f32[1024{x}, 512{y}] sum{z}``; docs/reference/notation.md has it all."""
+        """Read a type from text such as ``f32[1024{x}, 512{y}] sum{z}``; see docs/reference/notation.md."""
         # The reader makes types, so it imports this module; this is the only import back.
         from redist.layout.notation import parse_type
 
@@ -199,7 +199,7 @@ class ArrayType:
         return not self.segments
 
     def segments_of(self, dim: int) -> Segments:
-        """What a dim is made of; () for a plain one."""
+        """The segments of a dim; () for a plain one."""
         return self.segments[dim] if self.segments else ()
 
     def cut(self, dim: int) -> Cut:
@@ -208,7 +208,7 @@ class ArrayType:
         >>> ArrayType.parse("f32[10{x}]", Mesh(x=4)).cut(0).range_of(3)
         (9, 10)
 
-        A tile of a dim of segments is not one range; :func:`redist.spans_of` has what it is.
+        Along a dim with segments, a tile is not a single range; use :func:`redist.spans_of` for such a dim.
         """
         if self.segments and self.segments[dim]:
             raise LayoutError(
@@ -219,7 +219,7 @@ class ArrayType:
 
     @property
     def cuts(self) -> tuple[int, ...]:
-        """Into how many tiles each dim is cut; :meth:`cut` says where."""
+        """The number of tiles that each dim is cut into; :meth:`cut` tells where."""
         if self.segments:
             return tuple(math.prod(part.size for part in dim) for dim in self.dims)
         return tuple(cut.n_tiles for cut in self._every_cut)
@@ -237,7 +237,7 @@ class ArrayType:
         return max(int(np.sum(spans[:, 1] - spans[:, 0])) for spans in every)
 
     def same_tiles(self, other: ArrayType) -> bool:
-        """Whether both types cut every dim into the same tiles, whoever holds them."""
+        """Whether both types cut every dim into the same tiles, no matter which rank holds which."""
         if self.segments or other.segments:
             return (self.segments, self.dims) == (other.segments, other.dims)
         return all(a.same_tiles(b) for a, b in zip(self._every_cut, other._every_cut, strict=True))
@@ -255,7 +255,7 @@ class ArrayType:
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of a full tile: what the fullest device holds."""
+        """Bytes of a full tile, which is the most that any device holds."""
         if self._tile_bytes is None:
             n_bytes = math.prod(self.tile_shape) * self.dtype.itemsize
             object.__setattr__(self, "_tile_bytes", n_bytes)
@@ -269,16 +269,16 @@ class ArrayType:
 
     @property
     def is_even(self) -> bool:
-        """Whether every tile is a box, and full."""
+        """Whether every tile is a box and has the full size."""
         return not self.segments and all(cut.is_even for cut in self._every_cut)
 
     @property
     def used(self) -> tuple[SubAxis, ...]:
-        """All parts that cut a dim or are pending."""
+        """All axes and sub-axes that cut a dim or along which a reduction is pending."""
         return (*(part for dim in self.dims for part in dim), *self.pending_axes)
 
     def with_dims(self, dims: Iterable[Iterable[SubAxis]]) -> ArrayType:
-        """The same array and pending reduction, other cuts, into even ranges."""
+        """The same array and pending reduction with other cuts, all into even ranges."""
         return ArrayType(
             self.mesh,
             self.dtype,
@@ -289,13 +289,13 @@ class ArrayType:
         )
 
     def with_pending(self, op: str | None, axes: Iterable[SubAxis]) -> ArrayType:
-        """The same cuts, another pending reduction (none where ``axes`` is empty)."""
+        """The same cuts with another pending reduction (none if ``axes`` is empty)."""
         parts = tuple(axes)
         op = op if parts else None
         return ArrayType(self.mesh, self.dtype, self.shape, self.dims, op, parts, self.segments)
 
     def with_dtype(self, dtype: str | DType) -> ArrayType:
-        """The same layout of an array of other elements.
+        """The same layout for an array of another dtype.
 
         >>> print(ArrayType.parse("f64[8{x}]", Mesh(x=2)).with_dtype("f32"))
         f32[8{x}]
@@ -305,7 +305,7 @@ class ArrayType:
         return ArrayType(self.mesh, kind, *own)
 
     def dim_text(self, dim: int) -> str:
-        """A dim as it is written in the type."""
+        """The text of a dim as it appears in the text of the type."""
         if self.segments_of(dim):
             return format_segments(self.mesh, self.segments[dim])
         axes = format_axes(self.mesh, self.dims[dim])

@@ -23,7 +23,7 @@ _RANK = re.compile(r"([0-9]{1,18})(?![0-9])\s*")
 
 @dataclass(frozen=True, slots=True, init=False)
 class Mesh:
-    """Devices on a grid with named axes, numbered row-major; each is played by one rank.
+    """Devices in a grid with named axes, numbered in row-major order; each is mapped to one rank.
 
     >>> Mesh(x=2, y=4).n_devices
     8
@@ -73,7 +73,7 @@ class Mesh:
 
     @staticmethod
     def of(given: Any) -> Any:
-        """A mesh from what users write for one: text or a dict; what is neither is left as it is.
+        """Make a mesh from text or a dict; any other object is returned as it is.
 
         >>> Mesh.of({"x": 2, "y": 4}) == Mesh.of("x=2,y=4") == Mesh(x=2, y=4), Mesh.of(None)
         (True, None)
@@ -95,9 +95,9 @@ class Mesh:
         raise LayoutError(f"the mesh {self} has no axis {name!r}")
 
     def at(self, **coordinates: int) -> Mesh:
-        """The mesh of the ranks at these coordinates: the other axes alone.
+        """The mesh of the ranks at the given coordinates, with the remaining axes.
 
-        One stage of a pipeline, or the ranks that have one expert, are such a mesh.
+        For example, one stage of a pipeline is such a mesh, and so are the ranks that have one expert.
 
         >>> print(Mesh(pp=2, tp=3).at(pp=1), Mesh(pp=2, tp=3).at(tp=1))
         tp=3@3 pp=2@1;4
@@ -123,7 +123,7 @@ class Mesh:
 
     @staticmethod
     def parse(text: str) -> Mesh:
-        """A mesh from text: ``x=2,y=4``, with ``@8`` the first rank, with ``@5;0;9`` every rank.
+        """Read a mesh from text: ``x=2,y=4``; ``@8`` gives the first rank, ``@5;0;9`` lists all ranks.
 
         >>> Mesh.parse("z=3@8").ranks
         range(8, 11)

@@ -1,7 +1,7 @@
 """Types as ScaLAPACK descriptors: matrices in blocks that are dealt to a grid of processes.
 
-A descriptor is nine integers, DTYPE_, CTXT_, M_, N_, MB_, NB_, RSRC_, CSRC_ and LLD_. Local arrays are in
-Fortran order; redist takes arrays of any strides, so they are moved where they lie, without a copy.
+A descriptor is nine integers: DTYPE_, CTXT_, M_, N_, MB_, NB_, RSRC_, CSRC_ and LLD_. Local arrays are in
+Fortran order; redist accepts arrays with any strides, so it moves them in place, without a copy.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def from_scalapack(
     shape: tuple[int, int] | None = None,
     axes: tuple[str, str] = ("p", "q"),
 ) -> ArrayType:
-    """The type of a matrix with a descriptor on a grid of P x Q processes.
+    """The type of the matrix that a descriptor describes on a grid of P x Q processes.
 
-    ``order`` is that of the process grid, as BLACS has it: ranks by rows (``"R"``) or by columns (``"C"``).
-    ``at`` and ``shape`` choose a sub-matrix, from index 0 on; its local array is the part of the whole one
-    that has its rows and columns.
+    ``order`` is the order of the process grid, as in BLACS: ranks by rows (``"R"``) or by columns (``"C"``).
+    ``at`` and ``shape`` select a sub-matrix; indices count from 0. The local array of a sub-matrix is the
+    part of the whole matrix's local array that has its rows and columns.
 
     >>> print(from_scalapack((1, 0, 1000, 800, 64, 64, 0, 0, 512), (2, 2), "f64"))
     f64[1000{p/64}, 800{q/64}]
@@ -80,7 +80,7 @@ def _mesh(grid: tuple[int, int], order: str, axes: tuple[str, str]) -> Mesh:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A matrix as ScaLAPACK describes it on one process, and the grid: ranks by rows of processes."""
+    """The ScaLAPACK descriptor of a matrix on one process, and the grid: the ranks, row by row."""
 
     desc: tuple[int, ...]
     grid: tuple[int, int]
@@ -88,7 +88,7 @@ class Descriptor:
 
 
 def to_scalapack(type: ArrayType, rank: int) -> Descriptor:
-    """What a matrix is to ScaLAPACK on a rank; CTXT_ is 0, LLD_ the rows of the rank's tile.
+    """The ScaLAPACK descriptor of a matrix on a rank; CTXT_ is 0, and LLD_ is the rows of the rank's tile.
 
     >>> from redist.layout.mesh import Mesh
     >>> t = ArrayType.parse("f64[1000{p/64}, 800{q}]", Mesh(p=2, q=2))

@@ -1,11 +1,11 @@
-"""Array types as JAX-style partition specs and as PyTorch-style placements, without either library.
+"""Array types as JAX-style partition specs and PyTorch-style placements; needs neither library.
 
 >>> from redist.layout.array_type import ArrayType
 >>> t = ArrayType.parse("f32[8{x}, 6] sum{y}", Mesh(x=2, y=3))
 >>> to_placements(t)
 (Shard(dim=0), Partial(reduce_op='sum'))
 
-A conversion that would lose something is refused with the reason.
+A conversion that would lose information is refused, and the error gives the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class StridedShard:
-    """The mesh axis cuts ``dim`` after axes to its right, which cut it into ``split_factor`` before.
+    """The mesh axis cuts ``dim`` after axes to its right have cut it into ``split_factor`` parts.
 
     >>> StridedShard(0, 4)
     StridedShard(dim=0, split_factor=4)
@@ -57,7 +57,7 @@ class StridedShard:
 
 @dataclass(frozen=True, slots=True)
 class RaggedShard:
-    """The mesh axis cuts the dims ``dims``, read as one, in proportion to ``local_units``, as in veScale.
+    """The mesh axis cuts ``dims``, taken as one dim, in proportion to ``local_units``, as in veScale.
 
     >>> RaggedShard((0,), (3, 3, 4))
     RaggedShard(dims=(0,), local_units=(3, 3, 4))
@@ -69,7 +69,7 @@ class RaggedShard:
 
 @dataclass(frozen=True, slots=True)
 class Replicate:
-    """The mesh axis replicates.
+    """The array is replicated along the mesh axis.
 
     >>> Replicate()
     Replicate()
@@ -78,7 +78,7 @@ class Replicate:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A reduction over the mesh axis is pending; operations have PyTorch's names.
+    """A reduction over the mesh axis is pending; ``reduce_op`` is PyTorch's name for it.
 
     >>> Partial("product")
     Partial(reduce_op='product')
@@ -91,12 +91,13 @@ Placement: TypeAlias = Shard | StridedShard | RaggedShard | Replicate | Partial
 
 
 def to_partition_spec(t: ArrayType) -> tuple[SpecEntry, ...]:
-    """One entry per dim: None, an axis, or a tuple of axes with the major one first.
+    """The partition spec of a type: for each dim None, an axis, or a tuple of axes, the major one first.
 
     >>> to_partition_spec(ArrayType.parse("f32[8{x,z}, 6, 5{y}]", Mesh(x=2, y=3, z=2)))
     (('x', 'z'), None, 'y')
 
-    Uneven cuts mean the same as ours: one division by the product of the axes, rounded up.
+    Uneven cuts mean the same in JAX as here: the size is divided once, by the product of the axes, and
+    rounded up.
     """
     _check_plain(t, "a partition spec")
     if t.pending_op is not None:
@@ -112,7 +113,7 @@ def to_partition_spec(t: ArrayType) -> tuple[SpecEntry, ...]:
 def from_partition_spec(
     spec: Iterable[object], mesh: Mesh, dtype: str | DType, shape: Sequence[int]
 ) -> ArrayType:
-    """The type that a partition spec means on a mesh; missing trailing entries mean not cut.
+    """The type that a partition spec describes on a mesh; dims without an entry at the end are not cut.
 
     >>> print(from_partition_spec((("x", "z"), None, "y"), Mesh(x=2, y=3, z=2), "f32", (8, 6, 5)))
     f32[8{x,z}, 6, 5{y}]
@@ -151,13 +152,13 @@ the mesh has x
 
 
 def to_placements(t: ArrayType) -> tuple[Placement, ...]:
-    """One placement per mesh axis, in the order of the mesh.
+    """The placements of a type: one per mesh axis, in the order of the mesh.
 
     >>> to_placements(ArrayType.parse("f32[8{y}, 6] prod{x}", Mesh(x=2, y=4, z=2)))
     (Partial(reduce_op='product'), Shard(dim=0), Replicate())
 
-    PyTorch cuts a dim by one axis of the mesh after another, each time what is left. Where that
-    gives other tiles than our one division, the conversion is refused:
+    PyTorch cuts a dim by one mesh axis after another; each axis cuts the parts that the previous one made.
+    If that gives other tiles than redist's single division, the conversion is refused:
 
     >>> to_placements(ArrayType.parse("f32[10{x,y}]", Mesh(x=2, y=2)))
     Traceback (most recent call last):
@@ -191,7 +192,7 @@ by y, or replicate over y and leave that step to PyTorch's own redistribute
 def from_placements(
     placements: Iterable[object], mesh: Mesh, dtype: Any, shape: Sequence[int]
 ) -> ArrayType:
-    """The type that placements mean on a mesh; PyTorch's own objects and dtypes are taken as well.
+    """The type that placements describe on a mesh; PyTorch's own objects and dtypes work as well.
 
     >>> m = Mesh(x=2, y=4, z=2)
     >>> print(from_placements((Partial("sum"), Shard(-1), Replicate()), m, "f32", (6, 8)))
@@ -202,10 +203,10 @@ def from_placements(
     redist.errors.ConversionError: cannot read placements (Shard(dim=0), Replicate()): \
 2 placements for 3 mesh dims (x, y, z); give one per dim
 
-    PyTorch's ``_StridedShard``, by which FSDP cuts what tensor parallelism has cut already, is an axis
-    that comes after those to its right: (``_StridedShard(0, split_factor=4)``, ``Shard(0)``) on
-    ``dp=2, tp=4`` is ``{tp,dp}``. veScale's ``RaggedShard(dims, local_units)`` is a ragged dim, if its tiles
-    end where a row of the first of its dims ends:
+    With PyTorch's ``_StridedShard``, FSDP cuts what tensor parallelism has already cut. It stands for an axis
+    that cuts after the axes to its right: (``_StridedShard(0, split_factor=4)``, ``Shard(0)``) on
+    ``dp=2, tp=4`` is ``{tp,dp}``. veScale's ``RaggedShard(dims, local_units)`` becomes a ragged dim if every
+    tile ends at the end of a row of the first of ``dims``:
 
     >>> print(from_placements((RaggedShard((0, 1), (3, 1)),), Mesh(x=2), "f32", (8, 6)))
     f32[8{x=6;2}, 6]
@@ -359,7 +360,7 @@ def _place_after(names: Sequence[str], factor: int, mesh: Mesh) -> int | None:
 
 
 def nested_bounds(n: int, sizes: Iterable[int]) -> tuple[Ints, Ints]:
-    """Start and end of the tiles of a dim cut by one axis after another, each time what is left.
+    """Start and end of each tile of a dim that is cut by one axis after another, as PyTorch does it.
 
     >>> nested_bounds(10, [2, 2])
     (array([0, 3, 5, 8]), array([ 3,  5,  8, 10]))

@@ -1,4 +1,4 @@
-"""Which box of global indices does a device hold: types turned into numbers and boxes."""
+"""Which box of global indices each device holds: types as numbers and boxes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redist.layout.spans import Leaf, SegmentCut, cut_overlaps, even_leaf, leave
 
 
 def number_tiles(index: Ints, n_tiles: Sequence[int]) -> Ints:
-    """One number for every row of places among this many tiles of each dim, the last dim counting fastest.
+    """One number for each row of tile indices, given the tiles of each dim; the last dim counts fastest.
 
     >>> number_tiles(np.array([[0, 1], [1, 2]]), (2, 3))
     array([1, 5])
@@ -36,9 +36,9 @@ def number_tiles(index: Ints, n_tiles: Sequence[int]) -> Ints:
 class Grid:
     """A type as numbers: how each dim is cut, and which tile each rank holds.
 
-    ``index`` has one row per device and one column per dim; ``ranks`` says who plays the device;
-    where ``holds`` is False the device holds nothing. A tile is taken for a box: one range of every
-    dim.
+    ``index`` has one row per device and one column per dim; ``ranks`` has the rank of each device;
+    a device for which ``holds`` is False holds nothing. Every tile is taken to be a box: one range of
+    each dim.
     """
 
     dims: tuple[Cut, ...]
@@ -52,7 +52,7 @@ class Grid:
         return tuple(cut.n_tiles for cut in self.dims)
 
     def boxes(self) -> tuple[Ints, Ints]:
-        """Start and end of every device's box, one column per dim; empty where it holds nothing."""
+        """Start and end of every device's box, one column per dim; empty for devices that hold nothing."""
         lo = np.empty_like(self.index)
         hi = np.empty_like(self.index)
         for i, cut in enumerate(self.dims):
@@ -78,11 +78,11 @@ def grid(
     extra: Sequence[tuple[int, Sequence[SubAxis]]] = (),
     at_zero: Sequence[SubAxis] = (),
 ) -> Grid:
-    """The grid of a type, with ``extra`` dims of (size, parts) behind those of the array.
+    """The grid of a type, with ``extra`` dims, given as (size, parts), after those of the array.
 
-    Extra dims say in terms of boxes what the array's own dims do not: partial values that must not
-    mix, or groups that must not be left; they are cut evenly. Devices off coordinate 0 of
-    ``at_zero`` hold nothing.
+    Extra dims express as boxes what the array's own dims cannot: partial values that must not
+    mix, or groups that data must not leave. They are cut evenly. Devices whose coordinate along
+    ``at_zero`` is not 0 hold nothing.
     """
     chains = [*t.dims, *(tuple(parts) for _, parts in extra)]
     behind = (EvenCut(n, math.prod(part.size for part in parts)) for n, parts in extra)
@@ -102,7 +102,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 def boxes_of(t: ArrayType) -> dict[int, Box]:
-    """What every rank of a type's mesh holds.
+    """The box that each rank of a type's mesh holds.
 
     >>> boxes_of(ArrayType.parse("f64[5{x}]", Mesh(x=2)))
     {0: ((0, 3),), 1: ((3, 5),)}
@@ -116,9 +116,9 @@ def boxes_of(t: ArrayType) -> dict[int, Box]:
 
 @lru_cache(maxsize=4096)
 def box_of(type: ArrayType, rank: int) -> Box | None:
-    """Start and end of the indices that a rank's tile holds, dim by dim; None outside the mesh.
+    """Start and end of the indices in a rank's tile, dim by dim; None if the rank is not in the mesh.
 
-    **Local.** A tile of an uneven dim may be short, and an empty one starts where it ends.
+    **Local.** A tile of an uneven dim may be short; an empty tile starts where it ends.
 
     >>> import redist
     >>> columns = redist.ArrayType.parse("f32[8, 9{x}]", redist.Mesh(x=2))
@@ -143,7 +143,7 @@ def box_of(type: ArrayType, rank: int) -> Box | None:
 
 @lru_cache(maxsize=4096)
 def tile_index(t: ArrayType, rank: int) -> tuple[int, ...]:
-    """Which tile a rank of the mesh holds along every dim."""
+    """The number of the tile that a rank of the mesh holds, along each dim."""
     row = t.mesh.ranks.index(rank)
     return tuple(int(coordinates(t.mesh, parts)[row]) for parts in t.dims)
 
@@ -159,7 +159,7 @@ def tile_shapes(t: ArrayType) -> dict[int, tuple[int, ...]]:
 
 @lru_cache(maxsize=4096)
 def is_first_copy(t: ArrayType, rank: int) -> bool:
-    """Whether a rank is the first of those that hold its tile."""
+    """Whether a rank is the first of the ranks that hold the same tile."""
     if rank not in t.mesh.ranks:
         return False
     shards = coordinates(t.mesh, (part for dim in t.dims for part in dim))
@@ -168,7 +168,7 @@ def is_first_copy(t: ArrayType, rank: int) -> bool:
 
 
 def common(a: Grid | SpanGrid | Mesh, b: Grid | SpanGrid | Mesh) -> tuple[Ints, Ints]:
-    """Rows of a and of b that belong to the same ranks."""
+    """Rows of ``a`` and of ``b`` that belong to the same ranks."""
     one, other = np.asarray(a.ranks), np.asarray(b.ranks)
     if len(one) == len(other) and bool(np.all(one == other)):
         rows = np.arange(len(one), dtype=np.int64)
@@ -178,7 +178,7 @@ def common(a: Grid | SpanGrid | Mesh, b: Grid | SpanGrid | Mesh) -> tuple[Ints, 
 
 
 def overlaps(a: Grid, ia: Ints, b: Grid, ib: Ints) -> Ints:
-    """Elements in both boxes, for rows ``ia`` of a and ``ib`` of b."""
+    """Number of elements in both boxes, for rows ``ia`` of ``a`` and ``ib`` of ``b``."""
     out = (a.holds[ia] & b.holds[ib]).astype(np.int64)
     for i, (cut, other) in enumerate(zip(a.dims, b.dims, strict=True)):
         alo, ahi = cut.ranges_of(a.index[ia, i])
@@ -188,7 +188,7 @@ def overlaps(a: Grid, ia: Ints, b: Grid, ib: Ints) -> Ints:
 
 
 def held_in_both(a: ArrayType, b: ArrayType) -> tuple[Ints, Ints, Ints]:
-    """Devices of a and of b that one rank plays, and how many elements it holds under both."""
+    """Devices of ``a`` and of ``b`` with the same rank, and how many elements it holds under both types."""
     ia, ib = common(a.mesh, b.mesh)
     if a.segments or b.segments:
         return ia, ib, common_elems(a, ia, b, ib)
@@ -203,12 +203,12 @@ def volumes(t: ArrayType) -> Ints:
 
 
 def total(values: Ints) -> int:
-    """Sum that cannot overflow."""
+    """The sum of some integers, without overflow."""
     return (int(np.sum(values >> 31)) << 31) + int(np.sum(values & (2**31 - 1)))
 
 
 def same_layout(a: ArrayType, b: ArrayType) -> bool:
-    """Whether every rank holds the same under both types, however they are spelled.
+    """Whether every rank holds the same elements under both types, however the types are written.
 
     >>> m = Mesh(x=2, y=2)
     >>> same_layout(ArrayType.parse("f32[0{x}]", m), ArrayType.parse("f32[0{y}]", m))
@@ -232,12 +232,12 @@ def same_layout(a: ArrayType, b: ArrayType) -> bool:
 
 
 def leaves_of(t: ArrayType, dim: int) -> tuple[Leaf, ...]:
-    """The segments of a dim; a plain dim is one."""
+    """The segments of a dim; a plain dim counts as one segment."""
     return leaves(t.shape[dim], t.dims[dim], t.segments_of(dim))
 
 
 def spans_in(t: ArrayType, dim: int) -> tuple[Ints, ...]:
-    """For every tile of a dim the ranges that it has: start, end, and place in the tile."""
+    """The ranges of every tile of a dim: their start, end, and place in the tile."""
     return tile_spans(t.mesh, t.shape[dim], t.dims[dim], t.segments_of(dim))
 
 
@@ -256,10 +256,10 @@ Spans = tuple[tuple[tuple[int, int], ...], ...]
 
 
 def spans_of(type: ArrayType, rank: int) -> Spans | None:
-    """The ranges of indices that a rank's tile holds, dim by dim; None outside the mesh.
+    """The ranges of indices in a rank's tile, dim by dim; None if the rank is not in the mesh.
 
-    **Local.** A tile is these indices in order, without gaps. It answers for every type; where each dim
-    has one range, :func:`redist.box_of` has it too.
+    **Local.** The tile holds these indices in order, without gaps. This works for every type; if each dim has
+    only one range, :func:`redist.box_of` works too.
 
     >>> import redist
     >>> fused = redist.ArrayType.parse("f32[8{x}+4+8{x}]", redist.Mesh(x=2))
@@ -289,9 +289,9 @@ def indices_of(t: ArrayType, rank: int) -> tuple[Ints, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanGrid:
-    """One choice of segments of a type: how each is cut, and which tile of it each rank holds.
+    """One choice of a segment per dim: how each is cut, and which of its tiles each rank holds.
 
-    ``index`` has one row per device and one column per dim, as that of a Grid.
+    As in a :class:`Grid`, ``index`` has one row per device and one column per dim.
     """
 
     cuts: tuple[SegmentCut, ...]
@@ -314,7 +314,7 @@ def grids(
     extra: Sequence[tuple[int, Sequence[SubAxis]]] = (),
     at_zero: Sequence[SubAxis] = (),
 ) -> list[SpanGrid]:
-    """The grids of a type, one for each choice of segments; arguments as those of ``tiles.grid``."""
+    """The grids of a type, one for each choice of segments; the arguments are those of :func:`grid`."""
     holds = coordinates(t.mesh, at_zero) == 0
     behind = [
         (tuple(parts), even_leaf(n, math.prod(part.size for part in parts))) for n, parts in extra
@@ -329,12 +329,12 @@ def grids(
 
 
 def overlap_tables(a: SpanGrid, b: SpanGrid) -> list[Ints]:
-    """For every dim how many indices each tile of a (rows) and of b (columns) have in common."""
+    """For every dim, how many indices each tile of ``a`` (rows) and of ``b`` (columns) have in common."""
     return [cut_overlaps(one, other) for one, other in zip(a.cuts, b.cuts, strict=True)]
 
 
 def common_elems(a: ArrayType, rows_a: Ints, b: ArrayType, rows_b: Ints) -> Ints:
-    """Elements in both tiles, for devices ``rows_a`` of a and ``rows_b`` of b."""
+    """Number of elements in both tiles, for devices ``rows_a`` of ``a`` and ``rows_b`` of ``b``."""
     out = np.ones(len(rows_a), dtype=np.int64)
     for dim in range(a.ndim):
         both = np.zeros_like(out)
@@ -348,10 +348,10 @@ def common_elems(a: ArrayType, rows_a: Ints, b: ArrayType, rows_b: Ints) -> Ints
 
 
 def check_blocks(weight: ArrayType, scales: ArrayType, block: Sequence[int]) -> None:
-    """**Local.** Raise unless every rank has the scales of exactly the blocks that its tile of a weight has.
+    """**Local.** Raise unless every rank has the scales of exactly those blocks that are in its tile.
 
-    ``block`` is the size of a block along every dim; ``scales`` has one number for each. A tile may not
-    cut a block, and its blocks come in the order of the scales.
+    ``block`` is the size of a block of the ``weight`` along each dim; ``scales`` has one number per block.
+    No tile may cut a block, and the blocks of a tile must be in the order of its scales.
 
     >>> import redist
     >>> mesh = redist.Mesh(tp=4)
