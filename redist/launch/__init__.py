@@ -1,8 +1,8 @@
-"""Start MPI jobs with the mpirun that is installed, and child processes outside of them; join without mpirun.
+"""Start MPI jobs with the installed mpirun, start child processes outside of them, or join without mpirun.
 
-The package can be called: ``redist.launch(4)`` is :func:`redist.launch.local.launch`. A function in its
-place would be hidden as soon as anybody imports ``redist.launch.launcher``, because Python then binds the
-package to the name ``redist.launch``; so whether it worked would depend on what was imported before.
+The package can be called: ``redist.launch(4)`` calls :func:`redist.launch.local.launch`. A function of the
+same name would be hidden as soon as anything imports ``redist.launch.launcher``, because Python then binds
+the package to the name ``redist.launch``; whether it worked would depend on what was imported before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``redist.launch(4)``: ranks of a notebook, which run its cells and functions.
 
-Each rank is a child of this process with a socket to it. A cell goes to all; what they print comes back line
-by line, and then what became of it. If one raises, the others may wait for it for ever: they are
-interrupted.
+Each rank is a child of this process, connected to it by a socket. A cell is sent to all ranks; what they
+print comes back line by line, followed by the outcome. If a rank raises an error, the others might wait for
+it for ever, so they are interrupted.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ HEAD = struct.Struct("!Q")
 
 
 def send(sock: socket.socket, value: Any) -> None:
-    """Send a value to the other end, which is a process of the same program."""
+    """Send a value to the process at the other end of the socket; it belongs to the same program."""
     data = pickle.dumps(value)
     sock.sendall(HEAD.pack(len(data)) + data)
 
 
 def receive(sock: socket.socket) -> Any:
-    """The next value; EOFError if the other end has gone."""
+    """Receive the next value; raises EOFError if the other end is gone."""
     (size,) = HEAD.unpack(_take(sock, HEAD.size))
     return pickle.loads(_take(sock, size))
 
@@ -63,7 +63,7 @@ def _take(sock: socket.socket, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What a rank raised: the kind of error, what it says, and its traceback."""
+    """An error that a rank raised: its class, its message and its traceback."""
 
     kind: str
     text: str
@@ -71,7 +71,7 @@ class Raised:
 
 
 class LocalRanks:
-    """Ranks of this machine that run cells and functions; made by ``redist.launch``."""
+    """Ranks on this machine that run cells and functions; made by ``redist.launch``."""
 
     def __init__(self, n_ranks: int, timeout_s: float) -> None:
         self.n_ranks, self._timeout_s = n_ranks, timeout_s
@@ -86,12 +86,13 @@ class LocalRanks:
         return f"<redist.launch: {state}>"
 
     def run(self, what: str | Callable[..., Any], *args: Any, **options: Any) -> list[Any]:
-        """Run a cell, or call a function, on every rank; what each returns, None for cells.
+        """Run a cell or call a function on every rank; return a list of their results (None for a cell).
 
-        As in ``ranks.run("print(comm.rank)")`` and ``ranks.run(np.random.default_rng, 7)``. A cell is text;
-        the variables that it sets stay, and ``comm`` is one of them. A function of this notebook is sent as
-        its source and sees these variables; a function of a module is imported by each rank. Every line that
-        a rank prints is shown after its number. If a rank raises, this raises one error.
+        For example, ``ranks.run("print(comm.rank)")`` or ``ranks.run(np.random.default_rng, 7)``. A cell is
+        text; the variables that it sets are kept, and ``comm`` is one of the variables that it can use. A
+        function of this notebook is sent as source and can use these variables; each rank imports a function
+        of a module. Every line that a rank prints is shown with the rank's number in front. If any rank
+        raises an error, this raises one error.
         """
         if not self._sockets:
             raise PeerError("cannot run this: the ranks have ended; start them anew with restart()")
@@ -103,12 +104,12 @@ class LocalRanks:
         return found
 
     def restart(self) -> None:
-        """End the ranks, whatever they do, and start new ones that know nothing of the old."""
+        """End the ranks, whatever they are doing, and start new ones without any of the old variables."""
         self._end()
         self._start()
 
     def close(self) -> None:
-        """Let the ranks end, in order."""
+        """Ask the ranks to end, and wait for them; ranks that do not end in time are killed."""
         for sock in self._sockets:
             with suppress(OSError):
                 send(sock, ("end",))
@@ -119,7 +120,7 @@ class LocalRanks:
         self._end()
 
     def cell(self, line: str, cell: str) -> None:
-        """Run a cell of IPython that begins with ``%%ranks``."""
+        """Run an IPython cell that begins with ``%%ranks``."""
         self.run(cell)
 
     def _start(self) -> None:
@@ -231,9 +232,9 @@ class LocalRanks:
 def launch(n_ranks: int, timeout_s: float = 60.0) -> LocalRanks:
     """Start ranks on this machine for a notebook or an interactive Python, and return them.
 
-    As in ``ranks = redist.launch(4)`` and then ``ranks.run("print(comm.rank)")``, or a cell that begins with
-    ``%%ranks``. Each rank has joined a job of ``n_ranks``, whose communicator is its ``comm``. This process
-    is not one of them. They end with it, or with ``ranks.close()``.
+    After ``ranks = redist.launch(4)``, use ``ranks.run("print(comm.rank)")`` or a cell that begins with
+    ``%%ranks``. Each rank has joined a job of ``n_ranks`` ranks, whose communicator is its variable ``comm``.
+    This process is not one of the ranks. They end when it ends, or at ``ranks.close()``.
     """
     if isinstance(n_ranks, bool) or not isinstance(n_ranks, int) or n_ranks < 1:
         raise ArgumentError(f"cannot launch {n_ranks!r} ranks: give a whole number from 1 on")

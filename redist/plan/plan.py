@@ -1,4 +1,4 @@
-"""Plans: a sequence of steps with everything that is known about it."""
+"""Plans: sequences of steps, with everything that is known about them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Certificate:
     """A verdict on the claim that live bytes never exceed the bound.
 
     ``verdict`` is ``proved``, ``refuted`` (``counterexample`` has the sizes) or ``unknown``
-    (``reason`` says why); ``scope`` says for which arrays; ``bound`` is the formula, with the
-    figures of this array in ``bound_bytes``.
+    (``reason`` says why). ``scope`` says which arrays the verdict covers. ``bound`` is a formula, and
+    ``bound_bytes`` is the bound for this array.
     """
 
     verdict: str
@@ -38,7 +38,7 @@ class Certificate:
     seconds: float = 0.0
 
     def summary(self) -> str:
-        """One line for people."""
+        """The certificate in one line of text."""
         match self.verdict:
             case "proved":
                 return f"proved for {self.scope} ({self.method}, {self.seconds * 1e3:.0f} ms)"
@@ -51,7 +51,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A plan that was considered, with its figures."""
+    """A plan that the search considered, with its cost figures."""
 
     name: str
     steps: str
@@ -64,7 +64,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to turn one layout into another.
+    """The steps that turn one layout into another, with their cost figures.
 
     >>> import redist
     >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def types(self) -> tuple[ArrayType, ...]:
-        """The type before the first step and after every step: one more than steps."""
+        """The type before the first step and after each step: one more than there are steps."""
         return (self.source, *(step.after for step in self.steps))
 
     @property
@@ -102,27 +102,27 @@ class Plan:
 
     @property
     def time_ps(self) -> int:
-        """Modelled time."""
+        """Modelled time in picoseconds, summed over steps."""
         return sum(step.time_ps for step in self.steps)
 
     @property
     def messages(self) -> int:
-        """Messages of the busiest receiver, summed over steps."""
+        """Messages that the busiest receiver of each step gets, summed over steps."""
         return sum(step.messages_range[1] for step in self.steps)
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Every allocation of the plan, the source first."""
+        """All allocations of the plan, the source first."""
         return self.events_if(self.donate)
 
     def events_if(self, donate: bool) -> tuple[Event, ...]:
-        """Every allocation if the source is donated, or kept."""
+        """All allocations of the plan if the source is donated, or if it is kept."""
         own = (event for step in self.steps for event in step.events)
         return (*source_events(self.types, donate), *own)
 
     @property
     def peak_bytes(self) -> int:
-        """Live bytes of the worst rank at the worst moment."""
+        """The most bytes that any rank holds at any moment."""
         return self.peak_bytes_if_donated if self.donate else self.peak_bytes_if_kept
 
     @property
@@ -132,7 +132,7 @@ class Plan:
 
     @property
     def peak_bytes_if_kept(self) -> int:
-        """The peak if the source lives to the end."""
+        """The peak if the source is kept to the end."""
         return self._peak_bytes(False)
 
     def _peak_bytes(self, donate: bool) -> int:
@@ -141,7 +141,7 @@ class Plan:
         return max(live_bytes(events, k, classes) for k in range(max(1, len(self.steps))))
 
     def with_certificate(self, certificate: Certificate) -> Plan:
-        """The same plan, certified."""
+        """The same plan with this certificate."""
         return replace(self, certificate=certificate)
 
     def to_json(self) -> str:
@@ -152,26 +152,27 @@ class Plan:
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """A plan from JSON text. Figures are taken as written: ``redist check`` judges them."""
+        """Read a plan from JSON text; its figures are not checked here, but by ``redist check``."""
         from redist.plan.serial import plan_from_json
 
         return plan_from_json(text)
 
     def explain(self) -> str:
-        """Which alternatives were considered, with their cost."""
+        """A table of the alternatives that were considered, with their costs."""
         from redist.plan.table import format_alternatives
 
         return format_alternatives(self)
 
     def svg(self, path: str | os.PathLike[str] | None = None, topology: Topology = FLAT) -> str:
-        """Draw the plan: who holds what, what moves, memory; returns SVG, writes it to ``path`` too.
+        """Draw the plan as SVG: which rank holds what, what moves, and the memory in use.
 
         >>> import redist
         >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
         >>> plan.svg().startswith("<svg")
         True
 
-        ``topology`` says which of several replicas sends; give the one that the plan was made for.
+        Returns the SVG text, and also writes it to ``path`` if that is given. ``topology`` determines which
+        of several replicas sends; give the one that the plan was made for.
         """
         from redist.draw.picture import draw
         from redist.text.svg import write_if
@@ -179,14 +180,14 @@ class Plan:
         return write_if(draw(self, topology), path)
 
     def html(self, path: str | os.PathLike[str] | None = None, topology: Topology = FLAT) -> str:
-        """Write one HTML page with the picture, the plan as text and what else was considered.
+        """Write one HTML page with the picture, the plan as text and the alternatives considered.
 
         >>> import redist
         >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
         >>> plan.html().startswith("<!DOCTYPE html>")
         True
 
-        Returns the page and writes it to ``path`` too; ``topology`` as for :meth:`svg`.
+        Returns the page, and also writes it to ``path`` if that is given; ``topology`` is as in :meth:`svg`.
         """
         from redist.draw.picture import make_page
         from redist.text.svg import write_if
@@ -194,7 +195,7 @@ class Plan:
         return write_if(make_page(self, topology), path)
 
     def to_mpi4py(self, topology: Topology = FLAT) -> str:
-        """Write the plan as a program with plain mpi4py collectives, to read, to run and to keep.
+        """Write the plan as a program that uses plain mpi4py collectives, to read, run and keep.
 
         >>> import redist
         >>> plan = redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2))
@@ -203,7 +204,7 @@ class Plan:
             tile = all_gather(group_x, tile.reshape(4))
             tile = tile.reshape(8)
 
-        ``move(tile, comm)`` of that program takes a rank's tile and gives the new one. ``topology`` says
+        Its function ``move(tile, comm)`` takes a rank's tile and returns the new one. ``topology`` determines
         which of several replicas sends; give the one that the plan was made for.
         """
         from redist.lower.mpi4py_text import to_mpi4py
@@ -213,8 +214,9 @@ class Plan:
     def to_jax(self, mesh: Any = None, topology: Topology = FLAT) -> Callable[[Any], Any]:
         """A function of a ``jax.Array`` that runs the steps with ``shard_map`` and JAX's collectives.
 
-        ``mesh`` is a ``jax.sharding.Mesh`` whose devices play the plan's, in order; without one, JAX's
-        first devices do. The function works inside ``jit`` and can be differentiated. Needs JAX.
+        ``mesh`` is a ``jax.sharding.Mesh`` whose devices take the places of the plan's devices, in order;
+        without it, JAX's first devices do. The function works inside ``jit`` and can be differentiated.
+        Needs JAX.
         """
         from redist.jax.compiled import to_jax
 
@@ -233,7 +235,7 @@ class Plan:
         transport: str = "auto",
         timeout_s: float | None = 300.0,
     ) -> TorchPlan:
-        """**Collective over** ``group``. The plan's steps with ``torch.distributed``, and no MPI.
+        """**Collective over** ``group``. Prepare the plan to run on ``torch.distributed``, without MPI.
 
         In a job that ``torchrun`` started::
 
@@ -241,9 +243,9 @@ class Plan:
             move = plan.to_torch()               # over the default group, gloo or NCCL
             columns = move(torch.zeros(2, 8))    # this rank's tile in, that of the target out
 
-        Ranks of the plan are numbers in the group. ``device`` is ``cpu`` or ``cuda``, by default what the
-        group passes on. ``transport="auto"`` uses memory that ranks share if all are on one host and
-        tensors are in memory; ``"messages"`` only those of the group.
+        The ranks of the plan are rank numbers in ``group``. ``device`` is ``cpu`` or ``cuda``, by default
+        the one whose tensors the group can send. ``transport="auto"`` uses shared memory if all ranks are on
+        one host and the tensors are in host memory; ``"messages"`` uses only messages of the group.
         """
         from redist.torch.run_plan import run_on_torch
 

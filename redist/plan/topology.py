@@ -1,4 +1,4 @@
-"""Topologies: how fast ranks reach each other, level by level."""
+"""Topologies: latency and bandwidth between ranks, level by level."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from redist.text.units import ceil_div
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Ranks in blocks of ``size`` reach each other with this latency and time per byte.
+    """A level of a topology: latency and time per byte between the ranks of a block of ``size`` ranks.
 
-    ``link_fs`` is the time per byte of the link that all ranks of a block of the level before share
-    in one direction, such as the network card of a node; 0 if they share none.
+    ``link_fs`` is the time per byte, in one direction, of a link that all ranks of a block of the previous
+    level share, such as the network card of a node; 0 if they share none.
     """
 
     name: str
@@ -30,9 +30,10 @@ class Level:
     link_fs: int = 0
 
     def time_ps(self, messages: Index, n_bytes: Index, link_bytes: Index | int = 0) -> Index:
-        """Time for this many messages and bytes of the busiest rank, or for the bytes of the busiest link.
+        """Time for the messages and bytes of the busiest rank, and for the bytes of the busiest link.
 
-        This is the price of messages: whoever asks what they cost asks here, of one or of many at once.
+        The bytes take as long as the slower of the two. Arguments are numbers, or arrays for many cases at
+        once. All costs of messages are computed here.
 
         >>> Level("all", None, 1_000_000, 100_000).time_ps(2, 1000)
         2100000
@@ -48,9 +49,9 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Levels from the nearest to the farthest; ranks r and s meet at the first whose block has both.
+    """Levels of ranks, nearest first; two ranks communicate at the first level that has both in one block.
 
-    ``step_ps`` is what every step costs that moves anything, however little: ranks wait for each
+    ``step_ps`` is the fixed cost of every step that moves anything at all, because ranks wait for each
     other.
 
     >>> t = Topology((Level("node", 8, 10**6, 10**5), Level("net", None, 10**7, 10**6)))
@@ -87,7 +88,7 @@ class Topology:
                 last = level.size
 
     def level_of(self, a: int, b: int) -> int:
-        """Number of the level at which two ranks meet."""
+        """The number of the level at which two ranks communicate."""
         for number, level in enumerate(self.levels):
             if level.size is None or a // level.size == b // level.size:
                 return number
@@ -95,23 +96,23 @@ class Topology:
 
     @property
     def cheapest(self) -> Level:
-        """A level at which no message and no byte costs more than at any other."""
+        """A level with the lowest latency and the lowest time per byte of all levels."""
         return cheapest_of(self.levels)
 
     @staticmethod
     def load(path: str | Path) -> Topology:
-        """A topology from a TOML file with one ``[[level]]`` table per level, nearest first.
+        """Read a topology from a TOML file with one ``[[level]]`` table per level, nearest first.
 
-        Keys: ``name``, ``size`` (ranks in a block; not in the last), ``latency_us``,
-        ``bandwidth_gb_s`` (10^9 bytes per second of a rank), and ``link_gb_s`` where the ranks of a
-        block of the level before share a link. Before them, ``step_us`` may say what every step
-        costs by itself. Tables ``[[computing]]`` are for others.
+        The keys of a table are ``name``, ``size`` (ranks in a block; absent in the last table),
+        ``latency_us``, ``bandwidth_gb_s`` (of one rank, in 10^9 bytes per second), and ``link_gb_s`` if the
+        ranks of a block of the previous level share a link. Before the tables, ``step_us`` may give the
+        fixed cost of a step. ``[[computing]]`` tables are ignored here.
         """
         return Topology.from_tables(read_tables(path), str(path))
 
     @staticmethod
     def from_tables(data: Mapping[str, Any], name: str = "topology") -> Topology:
-        """A topology from the tables of such a file."""
+        """Make a topology from the tables of a topology file; ``name`` is for error messages."""
         tables = data.get("level")
         if not isinstance(tables, list) or not tables:
             raise TopologyError(f"cannot read {name}: need one [[level]] table per level")
@@ -164,7 +165,7 @@ class Topology:
 
 
 def cheapest_of(levels: Sequence[Level]) -> Level:
-    """A level at which no message and no byte costs more than at any of these.
+    """A level with the lowest latency and the lowest time per byte of the given levels.
 
     >>> near, far = Level("node", 8, 0, 400), Level("net", None, 9, 100)
     >>> cheapest_of([near, far])
@@ -175,7 +176,7 @@ def cheapest_of(levels: Sequence[Level]) -> Level:
 
 
 def format_topology(topology: Topology) -> str:
-    """The text of a file that :meth:`Topology.load` reads back.
+    """The text of a topology file; :meth:`Topology.load` reads it back.
 
     >>> from redist.plan.rates import FLAT
     >>> print(format_topology(FLAT))
@@ -199,7 +200,7 @@ def format_topology(topology: Topology) -> str:
 
 
 def read_tables(path: str | Path) -> dict[str, Any]:
-    """The tables of a topology file: levels, and what computing costs."""
+    """Read the tables of a topology file: the levels, and the costs of computing."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:  # pragma: no cover

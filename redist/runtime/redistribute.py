@@ -1,4 +1,4 @@
-"""One call: plan, prepare, agree and move; the second call like it only moves."""
+"""Redistribute in one call: plan, prepare, agree and move; a repeated call only moves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TransferCache:
         self.by_key: Latest[Any, Transfer] = Latest(MOST_TRANSFERS)
 
     def close(self) -> None:
-        """**Local.** Forget all."""
+        """**Local.** Forget all prepared transfers."""
         self.by_key.clear()
 
 
@@ -50,22 +50,21 @@ def redistribute(
 ) -> Any:
     """**Collective over** ``comm``. Turn a distributed array of one type into another type.
 
-    In an SPMD program, every rank with its tile of the source::
+    In an SPMD program, every rank passes its tile of the source::
 
         rows = np.full((1024, 4096), comm.rank, dtype="f8")        # f64[4096{x}, 4096], x=4
         columns = redist.redistribute(
             rows, "f64[4096{x}, 4096]", "f64[4096, 4096{x}]", comm, mesh=redist.Mesh(x=4)
         )                                                          # (4096, 1024) on every rank
 
-    The result is this rank's tile of the target: ``out`` where given, else a new array; ranks
-    outside the source's mesh pass None, those outside the target's get None. ``local`` is not
-    modified unless it is donated: then its contents are undefined afterwards, and a CuPy array that
-    owns its memory is empty where the plan frees it; do not use it, nor what shares its memory.
-    ``limit_bytes``, a number or text such as ``"64MiB"``, bounds what any rank holds at any time,
-    source and target included; on a GPU an error
-    says where it has no room for a donated array that cannot be emptied (a view, or one of
-    another library). Dicts of named arrays and types move as one operation. Plans and preparations
-    are remembered: a repeated request only moves data.
+    The result is this rank's tile of the target: ``out`` if given, else a new array. Ranks outside
+    the source's mesh pass None; ranks outside the target's mesh get None. ``local`` is not modified
+    unless it is donated. After a donation its contents are undefined, and a CuPy array that owns its
+    memory is empty if the plan freed it: use neither ``local`` nor anything that shares its memory.
+    ``limit_bytes``, a number or text such as ``"64MiB"``, bounds what any rank holds at any time, source
+    and target included. On a GPU, a donated array that cannot be emptied (a view, or an array of another
+    library) is an error if it does not fit within the limit. Named arrays and types, as dicts, move as
+    one operation. Plans and preparations are cached: a repeated request only moves data.
     """
     return redistribute_with_transfer(
         local,
@@ -95,9 +94,9 @@ def redistribute_with_transfer(
     topology: Topology | str | None = None,
     timeout_s: float | None = TIMEOUT_S,
 ) -> tuple[Any, Transfer]:
-    """**Collective over** ``comm``. As :func:`redistribute`; the result, and the transfer that made it.
+    """**Collective over** ``comm``. Call :func:`redistribute`; return its result and the transfer used.
 
-    The transfer says what the call did: its plans, and the bytes that this rank received.
+    The transfer tells what the call did: its plans, and the bytes that this rank received.
     """
     if comm is None:
         comm = comm_or_world(comm)
@@ -138,9 +137,10 @@ def prepare(
     topology: Topology | str | None = None,
     timeout_s: float | None = TIMEOUT_S,
 ) -> Transfer:
-    """**Collective over** ``comm``. Plan and prepare what :func:`redistribute` will do, without data.
+    """**Collective over** ``comm``. Plan and prepare a call of :func:`redistribute`, without data.
 
-    The first call like it then only moves. What it returns says what will be done: plans, bytes, peak::
+    The first call with the same arguments then only moves data. The transfer that is returned tells what
+    the call will do: its plans, bytes and peak::
 
         redist.prepare("f64[4096{x}, 4096]", "f64[4096, 4096{x}]", comm, mesh=redist.Mesh(x=4)).peak_bytes
     """

@@ -1,4 +1,4 @@
-"""Transfers: a redistribution prepared once and run many times."""
+"""Transfers: redistributions that are prepared once and run many times."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CLOSED = "this transfer is closed; make a new one, or call it inside the with"
 
 
 class Transfer:
-    """A prepared redistribution, to be called many times. Making one is **collective over** ``comm``.
+    """A redistribution, prepared once and called many times; making one is **collective over** ``comm``.
 
     In an SPMD program of 4 ranks::
 
@@ -55,18 +55,18 @@ class Transfer:
             move = t.start(rows); work(); columns = move.wait()
             print(t.report())
 
-    ``source`` and ``target`` may also be dicts of named types: then a call takes and returns dicts,
-    and all arrays move as one operation. All ranks of ``comm`` take part; those outside a mesh pass
-    and get None. Where nothing moves between ranks (a slice, a copy) a call meets nobody, and an
-    error is of its rank alone. ``timeout_s`` bounds every wait for another rank (None: for ever).
-    ``transport`` is ``auto`` (shared memory within a node, messages between nodes) or ``mpi``
-    (messages only); ``node_size`` pretends that nodes have this many ranks. Without a ``topology`` plans
-    know which ranks share a node, and the first large transfer between nodes measures their links in
-    a fraction of a second; ``"nodes"`` leaves it at built-in costs, ``"flat"`` knows no nodes.
+    ``source`` and ``target`` may also be dicts of named types: then a call takes and returns dicts, and
+    all arrays move as one operation. All ranks of ``comm`` take part; ranks outside a mesh pass or get
+    None. If nothing moves between ranks (a slice, a copy), a call does not wait for other ranks, and an
+    error is raised only on its own rank. ``timeout_s`` bounds every wait for another rank (None: no
+    bound). ``transport`` is ``auto`` (shared memory within a node, messages between nodes) or ``mpi``
+    (messages only); ``node_size`` pretends that nodes have this many ranks. Without a ``topology``, plans
+    take into account which ranks share a node, and the first large transfer between nodes measures their
+    links in a fraction of a second. ``"nodes"`` uses built-in costs instead; ``"flat"`` ignores nodes.
 
-    A source that is donated must not be used again, nor its memory. On a GPU a CuPy array that owns
-    its memory is an empty array after the call where the plan frees it; other arrays (views, those of
-    other libraries) keep theirs, as if not donated: an error where ``limit_bytes`` has no room for it.
+    Do not use a donated source or its memory again. On a GPU, if the plan frees it, a CuPy array that owns
+    its memory is empty after the call. Other arrays (views, arrays of other libraries) keep their memory as
+    if they were not donated; if ``limit_bytes`` has no room for that, it is an error.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Transfer:
 
     @classmethod
     def for_request(cls, comm: Comm, request: TransferRequest, timeout_s: float | None) -> Transfer:
-        """**Collective.** A transfer for calls of ``redistribute``, once all ranks agree on the request.
+        """**Collective.** Make the transfer behind ``redistribute``, once all ranks agree on the request.
 
-        It keeps no tiles between calls and meets in every call, because other ranks may make other
-        requests.
+        It keeps no tiles between calls. Ranks meet in every call, because another rank may have made a
+        different request.
         """
         transfer = cls.__new__(cls)
         transfer._prepare(comm, request, timeout_s, is_shared=True)
@@ -157,52 +157,52 @@ class Transfer:
 
     @property
     def is_batch(self) -> bool:
-        """Whether it moves a dict of arrays."""
+        """Whether the transfer moves a dict of arrays."""
         return self.request.is_batch
 
     @property
     def plan(self) -> Plan:
-        """The plan; of a batch, see :attr:`plans`."""
+        """The plan; for a batch, see :attr:`plans`."""
         if self.is_batch:
             raise TransferError("cannot say which plan: a batch has one per array; see .plans")
         return self._schedule.plans[0]
 
     @property
     def plans(self) -> dict[str, Plan]:
-        """The plan of every array of a batch, by name."""
+        """The plan of each array of a batch, by name."""
         return dict(zip(self._names, self._schedule.plans, strict=True))
 
     @property
     def peak_bytes(self) -> int:
-        """The certified bound on what a rank allocates, ends included; on a GPU, donations given up."""
+        """The certified bound on a rank's bytes, both ends included; on a GPU, if donations can be freed."""
         return self._schedule.peak_bytes()
 
     @property
     def received_bytes(self) -> int:
-        """**Local.** What this rank receives from others in a call, counted piece by piece."""
+        """**Local.** Bytes that this rank receives from others in a call, counted piece by piece."""
         return sum(self._counts.received_bytes)
 
     def received_bytes_of(self, number: int) -> int:
-        """**Local.** The same of one array of a batch."""
+        """**Local.** :attr:`received_bytes` of one array of a batch, given its number."""
         return self._counts.received_bytes[number]
 
     @property
     def input(self) -> Any:
-        """**Local.** This rank's source tile in shared memory, made when first asked for."""
+        """**Local.** This rank's source tile in shared memory, allocated at first use."""
         return self._arguments.by_name(
             [self._own_tiles.end(item, 0) for item in range(len(self._names))]
         )
 
     @property
     def output(self) -> Any:
-        """**Local.** This rank's target tile in shared memory, made when first asked for."""
+        """**Local.** This rank's target tile in shared memory, allocated at first use."""
         last = self._schedule.last
         return self._arguments.by_name(
             [self._own_tiles.end(item, last(item)) for item in range(len(self._names))]
         )
 
     def report(self) -> Report:
-        """**Collective.** What every step moved and took so far, against the model."""
+        """**Collective.** What each step has moved and how long it took so far, compared with the model."""
         self._world.drain()
         return self._counts.report(self.timeout_s)
 
@@ -215,9 +215,9 @@ class Transfer:
     # Running
 
     def __call__(self, local: Locals | Own = OWN, out: Locals = None) -> Any:
-        """**Collective.** Move ``local`` (default: :attr:`input`); the target tile.
+        """**Collective.** Move ``local`` (default: :attr:`input`), and return this rank's target tile.
 
-        The result is ``out`` if given, :attr:`output` if :attr:`input` was moved, else new.
+        The result is ``out`` if given, :attr:`output` if :attr:`input` was moved, else a new array.
         """
         self._world.drain()
         if local is OWN:
@@ -233,11 +233,11 @@ class Transfer:
         return self._run(local, out, place_of(local, out))
 
     def start(self, local: Locals | Own = OWN, out: Locals = None) -> StartedMove:
-        """**Collective.** Begin to move; go on computing, then wait for what this returns.
+        """**Collective.** Start to move in the background; call ``wait()`` on the result when you need it.
 
-        Leave ``local`` and ``out`` alone until then. Several may be under way, but only one with the
-        transfer's own buffers; over one communicator they run in the order they were started. Between
-        GPUs they have a stream of their own, behind what the current one was given before.
+        Do not touch ``local`` or ``out`` until then. Several moves may be in progress, but only one with the
+        transfer's own buffers; over one communicator they run in the order in which they were started.
+        Between GPUs they run on their own stream, after all work queued on the current stream before.
         """
         if self._is_closed:
             raise TransferError(f"cannot start: {CLOSED}")
@@ -268,7 +268,7 @@ class Transfer:
         return move
 
     def wait(self) -> Any:
-        """**Collective.** The result of the first :meth:`start` that was not waited for."""
+        """**Collective.** Wait for the oldest :meth:`start` not yet waited for, and return its result."""
         if not self._started:
             raise TransferError("cannot wait: nothing was started")
         return self._started[0].wait()
@@ -384,7 +384,7 @@ class Transfer:
     # Ending
 
     def close(self) -> None:
-        """**Local.** Free buffers; arrays handed out stay valid."""
+        """**Local.** Free the buffers; arrays that were handed out stay valid."""
         while self._started:
             self.wait()
         self._is_closed = True

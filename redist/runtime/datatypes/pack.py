@@ -1,4 +1,4 @@
-"""Pack and unpack what datatypes of MPI describe, by redist's copy kernels: on the host, and on GPUs."""
+"""Pack and unpack data described by MPI datatypes, with redist's copy kernels, on hosts and GPUs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def pack(
     offset: int = 0,
     way: Way | None = None,
 ) -> Any:
-    """**Local.** Pack what a datatype describes, as ``MPI.Datatype.Pack`` does: the same bytes, in its order.
+    """**Local.** Pack what a datatype describes: the same bytes as ``MPI.Datatype.Pack``, in its order.
 
-    Every third column of a matrix, with the kernels that redist copies by:
+    Two columns of a matrix, each packed by redist's copy kernels:
 
     >>> from mpi4py import MPI
     >>> matrix = np.arange(12.0).reshape(3, 4)
@@ -41,15 +41,16 @@ def pack(
     >>> pack(matrix, column).view("f8"), pack(matrix, column, offset=8).view("f8")
     (array([0., 4., 8.]), array([1., 5., 9.]))
 
-    ``datatype`` may be nested from any constructors, and is committed; ``count`` elements of it lie behind
-    each other by its extent. Displacements count from byte ``offset`` of ``buffer``: an array of NumPy or
-    CuPy, or of another library of GPUs, or contiguous bytes. The result is ``out``, or new bytes where the
-    buffer is. What a datatype describes is read once, and kept until it is freed.
+    ``datatype`` must be committed, and may be nested from any constructors; its ``count`` elements follow
+    each other at the distance of its extent. Displacements count from byte ``offset`` of ``buffer``, which is
+    an array of NumPy, CuPy or another GPU library, or contiguous bytes. The result is ``out``, or new bytes
+    on the host or GPU that has the buffer. What a datatype describes is read once, and cached until the
+    datatype is freed.
 
-    On a GPU one kernel packs all, on the current stream. With an ``out`` on the host the bytes are there on
-    return: packed on the GPU and copied (``way="device"``), written by the kernel to pinned memory
-    (``"one-shot"``), or copied whole and packed on the host (``"staged"``). By default it is what is quickest
-    by a model.
+    On a GPU, one kernel packs everything, on the current stream. If ``out`` is on the host, the bytes are
+    there on return. ``way`` says how they get there: packed on the GPU and then copied (``"device"``),
+    written by the kernel to pinned memory (``"one-shot"``), or copied whole and packed on the host
+    (``"staged"``); by default, the way that a model predicts to be the fastest.
     """
     check_way(way, PACKS)
     source, copies = _checked("pack", buffer, "buffer", datatype, count, offset)
@@ -89,7 +90,7 @@ def unpack(
     offset: int = 0,
     way: Way | None = None,
 ) -> Any:
-    """**Local.** Put packed bytes where a datatype says, as ``MPI.Datatype.Unpack`` does; ``out``.
+    """**Local.** Unpack bytes into ``out`` as ``MPI.Datatype.Unpack`` does, and return ``out``.
 
     >>> from mpi4py import MPI
     >>> column = MPI.INT.Create_vector(2, 1, 3).Commit()
@@ -97,9 +98,10 @@ def unpack(
     array([[7, 0, 0],
            [8, 0, 0]], dtype=int32)
 
-    As in :func:`pack`. What lies between stays as it is; the datatype names every byte at most once. From the
-    host to a GPU, ``way`` is ``"device"`` (copied, then unpacked there) or ``"one-shot"`` (the
-    kernel reads pinned memory); packed bytes may be written to again on return.
+    The arguments are as in :func:`pack`. Bytes that the datatype does not describe stay as they are; it may
+    describe each byte at most once. From the host to a GPU, ``way`` is ``"device"`` (copy the bytes, then
+    unpack them there) or ``"one-shot"`` (the kernel reads pinned memory); on return, ``packed`` may be
+    written to again.
     """
     check_way(way, UNPACKS)
     target, copies = _checked("unpack", out, "out", datatype, count, offset)

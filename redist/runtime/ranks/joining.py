@@ -1,13 +1,14 @@
 """``redist.join()``: plain processes become the ranks of an MPI job, without mpirun.
 
-MPICH finds its job by three variables, ``PMI_FD``, ``PMI_RANK`` and ``PMI_SIZE``: a connection to whoever
-started it, on which it asks a few questions (PMI-1). So a process that wants in
+MPICH finds its job by three variables, ``PMI_FD``, ``PMI_RANK`` and ``PMI_SIZE``: a connection to the
+process that started it, on which it asks a few questions (PMI-1). So a process that wants to join
 
-1. goes to the server of its job, proves that it knows the token, and waits until all ranks are there; every
-   mistake is found here, in Python, and is an error on all of them;
-2. gives that connection to MPICH, whose ``MPI_Init`` exchanges addresses on it;
-3. puts a socket within the process in its place. From now on nothing that happens to the server hurts MPI,
-   and the connection carries only a few words: see :class:`~redist.runtime.ranks.membership.Membership`.
+1. connects to the server of its job, proves that it knows the token, and waits until all ranks are there;
+   every mistake is found at this point, in Python, and is an error on all of them;
+2. hands this connection to MPICH, whose ``MPI_Init`` exchanges addresses over it;
+3. replaces the connection by a socket within the process. From then on nothing that happens to the server
+   affects MPI, and the connection carries only a few short messages: see
+   :class:`~redist.runtime.ranks.membership.Membership`.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ def join(
 ) -> MPI.Comm:
     """Make this process a rank of its job, as mpirun would have done.
 
-    As in a program that torchrun, Slurm, Kubernetes, Ray or Dask starts on every rank::
+    For example, in a program that torchrun, Slurm, Kubernetes, Ray or Dask starts on every rank::
 
         import redist
 
         comm = redist.join()                   # before anything imports mpi4py.MPI or redist.pgas
         mesh = redist.Mesh(x=comm.size)
 
-    **Collective over** the processes of the job. Each reads its rank from its environment; arguments take
-    precedence. ``at`` is where they meet: ``"host:port"``, where rank 0 serves; a folder that all see; a
-    store of ``torch.distributed``; ``"ray"``; ``"dask"``; or an object with ``set``, ``get`` and ``wait``.
-    ``token`` is a secret that all ranks know: by default ``REDIST_JOIN_TOKEN``, or else the one in a
-    file that only this user can read.
+    **Collective over** the processes of the job. Each process reads its rank from its environment; arguments
+    take precedence. ``at`` is where the processes meet: ``"host:port"``, where rank 0 serves; a folder that
+    all of them can access; a store of ``torch.distributed``; ``"ray"``; ``"dask"``; or an object with
+    ``set``, ``get`` and ``wait``. ``token`` is a secret that all ranks know: by default
+    ``REDIST_JOIN_TOKEN``, or else the one in a file that only this user can read.
 
-    A mistake (a rank that does not join, joins twice or gives another size, a wrong token) raises
-    :class:`~redist.LaunchError` on every process that tries to join, at most ``timeout_s`` and a few seconds
-    after it began. Ranks of a host share memory. A process can join only once. Under mpirun this does
-    nothing.
+    A mistake (a rank that does not join, joins twice or gives another size, or a wrong token) raises
+    :class:`~redist.LaunchError` on every process that tries to join, no later than ``timeout_s`` and a few
+    seconds after its call. Ranks on the same host share memory. A process can join only once. Under mpirun
+    this does nothing.
 
     Returns ``MPI.COMM_WORLD``.
     """
