@@ -1,13 +1,13 @@
-"""Judge runs: does every element of the target arrive once, from one who has it, within the limit?
+"""Check runs: each element of the target must arrive once, from a rank that has it, within the limit.
 
 A run says that ``count`` blocks of bytes go from a buffer of the source to a buffer of the target. Three
-questions settle a list of runs, whoever made it:
+questions decide whether a list of runs is right, whatever made it:
 
 1. *Content.* Is the element that a block writes the one that it reads? (:mod:`redist.check.follow`)
 2. *Once.* Do the blocks fill the boxes of the target without overlaps? (:mod:`redist.check.writes`)
-3. *Room.* What does each rank send and receive in a round? (here)
+3. *Room.* How much does each rank send and receive in a round? (here)
 
-Nothing is known of how the runs were made. Whoever has a copy of an element may send it.
+The check knows nothing about how the runs were made. Any rank that has a copy of an element may send it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_runs(
     *,
     limit_bytes: int | str | None = None,
 ) -> Verdict:
-    """**Local.** Judge runs between two sides; tell each kind of fault by its first element.
+    """**Local.** Check the runs between two sides; report each kind of fault with its first element.
 
     >>> import redist
     >>> from redist.check.boxes import Boxes
@@ -63,10 +63,11 @@ def check_runs(
     wrong bytes: byte 24 of 'w' on rank 5, w[2, 0], comes from byte 2 of 'w' on rank 1, w[2, 1] (1 run)
     never written: byte 46 of 'w' on rank 5, w[3, 5], 2 bytes (1 box)
 
-    ``runs`` is an array of :data:`~redist.check.run_rows.RUN` or rows ``(round, source buffer, offset,
-    target buffer, offset, bytes)``, with three more numbers where blocks repeat: ``count, source step,
-    target step``. Each side is a :class:`~redist.check.boxes.Boxes`, or has a method ``boxes()`` that makes
-    one. With a path alone, runs and sides are read from that manifest.
+    ``runs`` is an array of :data:`~redist.check.run_rows.RUN`, or rows ``(round, source buffer, offset,
+    target buffer, offset, bytes)``, each followed by three more numbers if blocks repeat: ``count, source
+    step, target step``. Each side is a :class:`~redist.check.boxes.Boxes`, or an object whose method
+    ``boxes()`` makes one. If ``runs`` is a path and no sides are given, everything is read from the manifest
+    at that path.
     """
     if source is None and target is None:
         from redist.check.manifest import read_manifest

@@ -1,4 +1,4 @@
-"""Diagnose how arrays would move here: facts of this process, ways between ranks, as a value."""
+"""Diagnose how arrays would move here: facts about this process and transports between ranks, as a value."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def fact_lines(found: Sequence[Fact]) -> list[str]:
 
 
 def likely_lines(ways: Sequence[tuple[str, str, str]]) -> list[str]:
-    """The ways that one process expects, in columns."""
+    """The ways of moving arrays that a single process expects, in columns."""
     return table([WAYS, *ways], left=range(3))
 
 
 def pairing_lines(done: Pairing) -> list[str]:
-    """Three tables: the ranks, the ways between them, and why."""
+    """Three tables: the ranks, the ways of moving arrays between them, and the reasons."""
     ranks = [("rank", "machine", "GPU")]
     ranks += [(str(k), *where) for k, where in enumerate(done.ranks)]
     ways = [WAYS, *((way.shown, way.in_memory, way.on_gpus or "-") for way in done.ways)]
@@ -51,10 +51,10 @@ def pairing_lines(done: Pairing) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found; ``print(diagnosis)`` says it as ``redist doctor`` does.
+    """The findings; ``print(diagnosis)`` shows them as ``redist doctor`` does.
 
-    ``likely`` are the ways that this process alone expects, ``pairing`` what the ranks of a
-    communicator found out together (None if there was none).
+    ``likely`` has the ways of moving arrays that this process expects by itself; ``pairing`` has what the
+    ranks of a communicator found out together (None without a communicator).
     """
 
     facts: tuple[Fact, ...]
@@ -76,14 +76,14 @@ class Diagnosis:
 
 
 def diagnose(comm: Comm | None = None, *, node_size: int | None = None) -> Diagnosis:
-    """Find out what there is to move arrays with, and which way they would move.
+    """Find out what is available for moving arrays, and which way they would move.
 
     >>> import redist
     >>> redist.diagnose().facts[0].name
     'redist'
 
-    **Local** without ``comm``: what this process finds. **Collective over** ``comm`` otherwise: every
-    pair of ranks is tried out as a first transfer would; ``node_size`` pretends that nodes have so
+    **Local** without ``comm``: reports what this process finds. Otherwise **collective over** ``comm``:
+    tries out every pair of ranks, as a first transfer would. ``node_size`` pretends that nodes have this
     many ranks.
     """
     found = tuple(facts())

@@ -1,4 +1,4 @@
-"""The graph of a program: calls in the order they were written, and what each needs, makes and moves."""
+"""The graph of a program: its calls in the order they were written, and what each needs, makes and moves."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FORMAT = "redist program 1"
 
 @dataclass(frozen=True, slots=True)
 class GraphMove:
-    """A move of a call: both types, the steps of its plan, and what became of it.
+    """A move that a call makes: both types, the steps of its plan, and its fate.
 
-    ``received_bytes`` are those of all devices together, ``time_ps`` is the modelled time; an exchange
-    without a plan has none.
+    ``received_bytes`` counts all devices together, and ``time_ps`` is the modelled time; it is 0 for an
+    exchange without a plan.
     """
 
     source: str
@@ -33,7 +33,7 @@ class GraphMove:
 
     @property
     def is_made(self) -> bool:
-        """Whether it happens, in a call that keeps no copies."""
+        """Whether the move is made, in a call that keeps no copies of moved data."""
         return not self.fate.startswith(("made once", "not needed"))
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class GraphMove:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A call: its name and line, the type that it makes, the calls and arguments that it needs."""
+    """A call: its name and line, the type of its result, and the calls and arguments that it needs."""
 
     number: int
     name: str
@@ -58,7 +58,7 @@ class GraphNode:
 
 
 def counted(n: int, what: str) -> str:
-    """A number of things in words.
+    """A count with its noun, in the plural unless the count is 1.
 
     >>> counted(1, "move"), counted(3, "call")
     ('1 move', '3 calls')
@@ -67,7 +67,7 @@ def counted(n: int, what: str) -> str:
 
 
 def grouped(moves: Sequence[GraphMove]) -> list[str]:
-    """Moves as texts; equal ones that follow each other as one.
+    """One text per move; equal moves that follow each other share one text.
 
     >>> move = GraphMove("f32[8{x}]", "f32[8]", "all_gather", 64, 2000000)
     >>> grouped([move, move])
@@ -79,9 +79,9 @@ def grouped(moves: Sequence[GraphMove]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProgramGraph:
-    """A program for arguments of these types: its calls, and figures of what is done with them.
+    """A program for arguments of certain types: its calls, and figures about how they are run.
 
-    ``print`` shows a table; :meth:`to_json`, :meth:`svg` and :meth:`html` the same for others.
+    ``print`` shows it as a table; :meth:`to_json`, :meth:`svg` and :meth:`html` give it in other formats.
     """
 
     name: str
@@ -100,12 +100,12 @@ class ProgramGraph:
 
     @property
     def received_bytes(self) -> int:
-        """What the moves that are made bring to all devices together."""
+        """Bytes that all devices together receive in the moves that are made."""
         return sum(move.received_bytes for move in self.moves if move.is_made)
 
     @property
     def time_ps(self) -> int:
-        """The modelled time of the moves that are made, one after another."""
+        """The modelled time of the moves that are made, one after another, in picoseconds."""
         return sum(move.time_ps for move in self.moves if move.is_made)
 
     def headline(self) -> str:
@@ -140,12 +140,12 @@ class ProgramGraph:
         return "\n".join(parts)
 
     def to_json(self) -> str:
-        """The graph as JSON; :meth:`from_json` reads it."""
+        """The graph as JSON text; :meth:`from_json` reads it back."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
 
     @staticmethod
     def from_json(text: str) -> ProgramGraph:
-        """Read what :meth:`to_json` wrote."""
+        """Read a graph from JSON text that :meth:`to_json` wrote."""
         data = json.loads(text)
         if data.pop("format", None) != FORMAT:
             raise PlanFormatError(f"cannot read a program: expected the format {FORMAT!r}")
@@ -160,16 +160,17 @@ class ProgramGraph:
         )  # fmt: skip
 
     def svg(self, path: str | os.PathLike[str] | None = None, title: str | None = None) -> str:
-        """The graph as SVG, written to ``path`` too: calls from top to bottom, moves in colour.
+        """Draw the graph as SVG: calls from top to bottom, moves in colour.
 
-        Under a limit, lines below say how it is kept. ``title`` stands in the place of :meth:`headline`.
+        Returns the SVG text, and also writes it to ``path`` if that is given. If there is a memory limit,
+        lines below the graph say how it is kept. ``title`` replaces :meth:`headline`.
         """
         from redist.graph.picture import draw_graph
 
         return write_if(draw_graph(self, title), path)
 
     def html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The graph as a page that needs nothing else, written to ``path`` too."""
+        """The graph as a self-contained HTML page, also written to ``path`` if that is given."""
         from redist.graph.picture import make_graph_page
 
         return write_if(make_graph_page(self), path)

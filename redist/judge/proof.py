@@ -1,4 +1,4 @@
-"""Prove one plan: everything that can be shown about it, as a value that prints itself."""
+"""Prove a plan: everything that can be shown about it, as a value that prints itself."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def holds_for(plan: Plan) -> list[str]:
 
 
 def list_gaps(plan: Plan) -> list[str]:
-    """What the proof does not say."""
+    """What the proof does not cover."""
     out = []
     if plan.source.global_elems and plan.source.shape:
         out.append("other sizes: plan them, every plan is proved by itself")
@@ -81,7 +81,7 @@ def list_gaps(plan: Plan) -> list[str]:
 
 
 def rests_on(plan: Plan) -> list[str]:
-    """Names of the theorems of ``proofs/`` that say the same for every size."""
+    """Names of the theorems in ``proofs/`` that state the same for every size."""
     needed = {
         "factors": not all(t.is_plain for t in plan.types),
         "rules": bool(plan.steps),
@@ -130,7 +130,7 @@ def claim_text(certificate: Certificate) -> str:
 
 
 def bound_lines(plan: Plan, certificate: Certificate, formula_bytes: int) -> list[str]:
-    """The bound as a formula and in bytes, and what its parts are."""
+    """The bound as a formula and in bytes, with the meaning of its parts."""
     formula, most, here = certificate.bound, certificate.bound_bytes, format_bytes(formula_bytes)
     if formula_bytes == most:
         out = [f"{formula} = {here}"]
@@ -151,7 +151,7 @@ def bound_lines(plan: Plan, certificate: Certificate, formula_bytes: int) -> lis
 
 
 def received_text(plan: Plan) -> str:
-    """What all devices receive, against the least."""
+    """What all devices receive, compared with the lower bound."""
     got, least = plan.received_bytes, plan.lower_bound_bytes
     bound = (
         "the least that any plan receives" if plan.target.pending_op is None else "the lower bound"
@@ -193,7 +193,7 @@ def sample_text(plan: Plan, sample: Sample) -> str:
 
 
 def theorem_lines(plan: Plan) -> list[str]:
-    """The theorems that say the same for every size, in words."""
+    """The theorems that state the same for every size, in words."""
     rows = [(name, THEOREMS[name]) for name in rests_on(plan)]
     return [
         "theorems for all sizes, checked by 'python -m proofs' in redist's repository",
@@ -216,7 +216,7 @@ AliveRow = tuple[str, str, dict[str, int]]
 
 
 def alive_rows(plan: Plan) -> list[AliveRow]:
-    """For every step its name, the worst kind of device, and bytes alive there by what they are.
+    """For every step: its name, the worst kind of device, and the live bytes there, by what they hold.
 
     >>> import redist
     >>> alive_rows(redist.synthesize("f32[8{x}]", "f32[8]", mesh=redist.Mesh(x=2)))
@@ -235,7 +235,7 @@ def alive_rows(plan: Plan) -> list[AliveRow]:
 
 
 def alive_lines(plan: Plan) -> list[str]:
-    """A line for each step, with a bar as long as what is alive."""
+    """A line for each step, with a bar whose length shows the live bytes."""
     rows = alive_rows(plan)
     used = [what for what in LETTERS if any(alive[what] for _, _, alive in rows)]
     out = [("step", *used, "live", "")]
@@ -258,11 +258,11 @@ def _bar(alive: dict[str, int], peak_bytes: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was found about a plan; ``print(proof)`` says it in words.
+    """Everything that was found out about a plan; ``print(proof)`` says it in words.
 
-    ``fault`` is what the checker rejects; then nothing else was tried and ``certificate`` is None.
-    ``is_tight`` says that one byte less than the bound is refuted; ``formula_bytes`` is what the
-    formula of the bound comes to for this array.
+    ``fault`` says why the checker rejects the plan, or is None. After a fault nothing else is tried, and
+    ``certificate`` is None. ``is_tight`` tells whether a bound one byte lower is refuted. ``formula_bytes``
+    is the value of the bound's formula for this array.
     """
 
     plan: Plan
@@ -285,7 +285,7 @@ class Proof:
 
     @property
     def reason(self) -> str:
-        """Why it is not proved."""
+        """Why the plan is not proved."""
         if self.fault is not None:
             return self.fault
         if self.sample is not None and self.sample.fault is not None and self.sample.plan:
@@ -325,7 +325,7 @@ class Proof:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The proof as plain data, as ``redist prove --json`` prints it: seconds and bytes."""
+        """The proof as plain data, as ``redist prove --json`` prints it; units are seconds and bytes."""
         plan, certificate, sample = self.plan, self.certificate, self.sample
         out: dict[str, Any] = {
             "verdict": self.verdict,
@@ -382,8 +382,8 @@ def prove(plan: Plan, *, topology: Topology = FLAT, stored: str | None = None) -
     >>> print(str(proof).splitlines()[1])
     proved     no device ever holds more than 7 KiB (7168 bytes) of this array, staging included
 
-    ``topology`` says which of several replicas sends in the run. With ``stored``, the JSON text that
-    the plan was read from, the figures written there are compared with what the steps add up to.
+    ``topology`` determines which of several replicas sends in the run. If ``stored`` is given, the JSON text
+    that the plan was read from, its figures are compared with what the steps add up to.
     """
     from redist.check.prove import certify, count_queries, formula_bytes
 

@@ -1,4 +1,4 @@
-"""Simulate a plan: run it in one process, compare with the right answer and with what it says."""
+"""Simulate a plan: run it in one process, and compare with the right values and the plan's figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAMPLE_PIECES = 2**15
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A run: the plan that was run (None: none was, ``reason`` says why) and what was wrong."""
+    """A run on data: the plan that was run (or None, and ``reason`` says why) and what went wrong."""
 
     plan: Plan | None
     fault: str | None
@@ -39,7 +39,7 @@ class Sample:
 
 
 def run_sample(plan: Plan, topology: Topology) -> Sample:
-    """Run a plan if it is small, else the same steps on the smallest array they are even for."""
+    """Run a plan if it is small, else the same steps on the smallest array with even tiles."""
     started = time.perf_counter()
     chosen = smallest(plan, topology) if _is_large(plan) else plan
     if chosen is None or _is_large(chosen):
@@ -56,13 +56,13 @@ def run_sample(plan: Plan, topology: Topology) -> Sample:
 
 
 def simulated_bytes(plan: Plan) -> int:
-    """Bytes that a run in one process takes: all tiles of source and target, twice to compare them."""
+    """Bytes that a run in one process takes: all tiles of source and target, twice for the comparison."""
     ends = (plan.source, plan.target)
     return sum(t.tile_bytes * t.mesh.n_devices for t in ends) * 2
 
 
 def smallest(plan: Plan, topology: Topology) -> Plan | None:
-    """The same steps on the smallest array for which all tiles are even; None if these are not.
+    """The same steps on the smallest array for which all tiles are even; None if this plan's are not.
 
     >>> import redist
     >>> from redist.plan.rates import FLAT
@@ -147,10 +147,10 @@ SHOWN_RANKS = 16
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """What a simulated run measured; ``print(report)`` says it in words.
+    """The measurements of a simulated run; ``print(report)`` says them in words.
 
-    ``fault`` is what was wrong with the values. ``run`` has tiles and bytes by rank; it is None if
-    the steps make no sense and nothing was run.
+    ``fault`` says what was wrong with the values. ``run`` has tiles and bytes by rank; it is None if
+    nothing was run because the steps make no sense.
     """
 
     plan: Plan
@@ -160,22 +160,22 @@ class SimulationReport:
 
     @property
     def received_bytes(self) -> int:
-        """What all ranks received."""
+        """Bytes that all ranks together received."""
         return 0 if self.run is None else sum(self.run.received_bytes.values())
 
     @property
     def held_bytes(self) -> int:
-        """What the worst rank held at most."""
+        """The most bytes that any rank held."""
         return 0 if self.run is None else max(self.run.held_bytes.values(), default=0)
 
     @property
     def is_correct(self) -> bool:
-        """Whether every element arrived."""
+        """Whether every element arrived with the right value."""
         return self.run is not None and self.fault is None
 
     @property
     def is_as_planned(self) -> bool:
-        """Whether it is correct, received what the plan says and held no more than the plan says."""
+        """Whether it is correct, received as many bytes as planned and held no more than planned."""
         return self.is_correct and self._received_alike and self._held_within
 
     @property
@@ -227,8 +227,8 @@ def simulate(
     received   measured 176 B, planned 176 B
     memory     measured 292 B, planned 292 B
 
-    ``tiles`` are the ranks' arrays of the source, by rank; without them the data is random. More
-    than ``max_bytes`` for all ranks together are refused.
+    ``tiles`` has the source tile of each rank, by rank; without it the data is random. If all ranks together
+    need more than ``max_bytes``, the run is refused.
     """
     from redist.runtime import simulator
 
@@ -243,7 +243,7 @@ def simulate(
 
 
 def check_size(plan: Plan, most_bytes: int, option: str = "max_bytes") -> None:
-    """Refuse a plan if running it here takes more memory than ``option`` allows."""
+    """Refuse a plan that would take more memory in this process than ``option`` allows."""
     need = simulated_bytes(plan)
     if need > most_bytes:
         raise RequestError(

@@ -1,9 +1,10 @@
 """Measure this machine's levels: what a step, a message and a byte cost, as a topology file.
 
 A step of k messages and b bytes is modelled as ``step + k * latency + b / bandwidth``. So three
-transfers suffice for a level: one small message, many small messages, one large message, always by
-all ranks at once, because that is how steps run. Where ranks share the link of their node, one large
-message of one rank a node tells what a rank can have of it, and that of all what the link carries.
+transfers are enough for a level: one small message, many small messages, and one large message, always
+from all ranks at once, because that is how steps run. If ranks share the link of their node, a large
+message from one rank of each node measures the bandwidth that a single rank can get, and a large message
+from all ranks measures the bandwidth of the link.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ REPEATS = 15
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One transfer to be timed: every rank receives ``messages`` and ``n_bytes`` in all.
+    """One transfer to be timed: every rank receives ``messages`` messages with ``n_bytes`` bytes in all.
 
-    ``sharing`` ranks of a node do so at a time.
+    ``sharing`` is the number of ranks of a node that do so at the same time.
     """
 
     level: str
@@ -50,7 +51,7 @@ class Trial:
 
 
 def fit(one: float, many: float, large: float, messages: int, n_bytes: int) -> tuple[float, ...]:
-    """Step, latency (seconds) and bandwidth (bytes per second) from three times.
+    """Fit step and latency (seconds) and bandwidth (bytes per second) to three measured times.
 
     >>> fit(11e-6, 17e-6, 1011e-6, 7, 10**7)
     (1e-05, 1e-06, 10000000000.0)
@@ -67,12 +68,12 @@ def calibrate(
 ) -> Topology:
     """**Collective over** ``comm``. Measure what a step, a message and a byte cost between its ranks.
 
-    As ``redist calibrate`` does, inside a program of two ranks or more::
+    The same as the command ``redist calibrate``, inside a program of two or more ranks::
 
         topology = redist.calibrate()              # of all ranks; for redist.synthesize(topology=...)
 
-    ``comm`` is MPI's world by default. ``node_size`` pretends that nodes have this many ranks;
-    ``watcher`` hears how many transfers are timed, of how many.
+    ``comm`` is ``MPI.COMM_WORLD`` by default. ``node_size`` pretends that nodes have this many ranks.
+    ``watcher`` is called with the number of transfers timed so far and the number of all transfers.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     if comm.size < 2:
@@ -167,7 +168,7 @@ def _topology(trials: Sequence[Trial], times: Sequence[Times], sizes: Sequence[i
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program that ``redist calibrate`` starts on every rank."""
+    """The entry point of the program that ``redist calibrate`` starts on every rank."""
     parser = argparse.ArgumentParser(prog="python -m redist.measure.calibrate")
     parser.add_argument("--output", required=True)
     parser.add_argument("--node-size", type=int)

@@ -1,11 +1,11 @@
-"""Load arrays from a checkpoint into any types on any mesh, whoever wrote it and however it lay then.
+"""Load arrays from a checkpoint into any types on any mesh, whatever wrote it and in whatever layout.
 
-Two ways, chosen by price for each array, or asked for::
+There are two ways; the cheaper one is chosen for each array, unless the caller asks for one::
 
-    slices   each rank reads what its tile has, straight into it; nothing moves. Copies of a part are read by
-             every rank that has them: good where the page cache or a local disk gives them
-    once     each rank reads some rows, every byte is read once, and a plan moves them: good for file systems
-             behind a network, for many copies, and where tiles have short runs in the file
+    slices   each rank reads the contents of its tile straight into it, and nothing moves. A replicated part
+             is read by every rank that has it: good if it comes from the page cache or a local disk
+    once     each rank reads some rows, every byte is read once, and a plan moves the data: good for network
+             file systems, for many replicas, and if tiles have short runs in the file
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FAR = ("nfs", "lustre", "ceph", "beegfs", "gpfs", "fuse", "9p", "smb", "cifs", "
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An array to be loaded: its type, the named tensors in it, and how it is read."""
+    """An array to be loaded: its type, the named tensors in it, and the way it is read."""
 
     name: str
     type: ArrayType
@@ -65,24 +65,24 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """**Local.** What a load reads, moves and holds, known before it does; equal on every rank."""
+    """**Local.** What a load will read, move and hold; equal on every rank."""
 
     path: str
     wanted: tuple[Wanted, ...]
     stored: Stored
 
     def digest(self) -> str:
-        """What ranks must have alike."""
+        """Text that must be equal on all ranks."""
         return hashlib.blake2b("".join(self.lines()).encode(), digest_size=16).hexdigest()
 
     def lines(self) -> list[str]:
-        """Each array as a line."""
+        """One line of text for each array to be loaded, then one for each array in the checkpoint."""
         lines = [f"{one.name}: {one.type} on {one.type.mesh}, {one.read}" for one in self.wanted]
         found = [f"{e.name} {e.dtype} {e.shape} {e.begin}" for e in self.stored.values()]
         return lines + found
 
     def read_bytes(self, rank: int) -> int:
-        """The bytes that a rank reads of the files."""
+        """The bytes that a rank reads from the files."""
         return sum(self._read(one, rank) for one in self.wanted)
 
     def _read(self, one: Wanted, rank: int) -> int:
@@ -97,7 +97,7 @@ class LoadPlan:
         return total
 
     def held_bytes(self, rank: int) -> int:
-        """The bytes of the tiles that a rank has in the end."""
+        """The bytes of the tiles that a rank holds after the load."""
         shapes = ((one.type, tile_shape(one.type, rank)) for one in self.wanted)
         return sum(math.prod(s) * t.dtype.itemsize for t, s in shapes if s is not None)
 
@@ -107,20 +107,20 @@ def load(
     dtype: Any = None, names: RulesLike = None, limit_bytes: int | str | None = None,
     verify: bool = True, read: str = "auto", device: Any = None, progress: bool | None = None,
 ) -> dict[str, Array]:  # fmt: skip
-    """**Collective over** ``comm``. Load a checkpoint into any types on any mesh; global arrays by name.
+    """**Collective over** ``comm``. Load a checkpoint into any types on any mesh, as global arrays by name.
 
-    ``new = redist.load("w.safetensors", {"w": "{}, {x}", "*.bias": None}, mesh=mesh)``. ``path`` is a
-    safetensors file or a folder of them, from any program. ``types`` has types by name or glob: the first
-    pattern that matches a name counts, None is the default layout, and an array that none matches is not
-    loaded. Without ``types`` all are, in the default layout.
+    For example, ``new = redist.load("w.safetensors", {"w": "{}, {x}", "*.bias": None}, mesh=mesh)``. ``path``
+    is a safetensors file or a folder of such files, written by any program. ``types`` has types by name or
+    glob pattern: the first pattern that matches a name counts, None means the default layout, and an array
+    that matches no pattern is not loaded. Without ``types``, all arrays are loaded, in the default layout.
 
-    ``dtype`` casts, as in :func:`redist.save`. ``names`` are rules by which arrays are made of named
-    tensors: with ``"*.qkv[q|k|v, :] = *.q, *.k, *.v"`` the types are those of ``*.qkv``, and its tiles are
-    read out of ``*.q``, ``*.k`` and ``*.v``. ``verify`` compares checksums, where the file has them.
+    ``dtype`` casts, as in :func:`redist.save`. ``names`` are rules that say which named tensors an array is
+    made of: with ``"*.qkv[q|k|v, :] = *.q, *.k, *.v"``, ``types`` has the type of ``*.qkv``, and its tiles
+    are read from ``*.q``, ``*.k`` and ``*.v``. ``verify`` compares checksums if the file has them.
 
-    ``read="slices"`` lets each rank read its own tile, ``"once"`` every byte be read by one rank and moved;
-    by default the cheaper one is taken for each array. In addition to the arrays, a rank uses at most
-    ``limit_bytes``, by default 64 MiB; 1 MiB is enough.
+    With ``read="slices"``, each rank reads its own tile; with ``"once"``, each byte is read by one rank and
+    then moved; by default, the cheaper way is chosen for each array. In addition to the arrays, a rank uses
+    at most ``limit_bytes``, by default 64 MiB; 1 MiB is enough.
     """
     must_have_data(path)
     comm = comm_or_world(comm)
@@ -148,7 +148,7 @@ def load_plan(
     found: Stored, types: Any, mesh: Mesh, dtype: Any = None, names: RulesLike = None,
     read: str = "auto", limit: int = 2**26,
 ) -> LoadPlan:  # fmt: skip
-    """**Local.** What loading would do, for a mesh that need not exist."""
+    """**Local.** Plan a load, for a mesh whose ranks need not exist."""
     if read not in READS:
         raise ArgumentError(f"cannot read by {read!r}: need 'auto', 'slices' or 'once'")
     rules, cast_to = Names.of(names), casts_of(dtype)
@@ -274,7 +274,7 @@ def _runs(t: ArrayType, parts: Sequence[Part]) -> tuple[int, int]:
 
 
 class Reader:
-    """Reads arrays of a checkpoint on all ranks, and compares checksums at the end."""
+    """Read the arrays of a checkpoint on all ranks, and compare checksums at the end."""
 
     def __init__(self, comm: Comm, found: Stored, verify: bool) -> None:
         self._comm, self._stored = comm, found
@@ -344,7 +344,7 @@ class Reader:
         return found
 
     def agree(self) -> None:
-        """**Collective.** Raise on all ranks if one could not read."""
+        """**Collective.** Raise an error on all ranks if any rank could not read."""
         with together(self._comm, self._stored.path):
             if isinstance(self._problem, OSError) and self._problem.errno == errno.ENODATA:
                 raise ReadError(f"cannot read {self._stored.path!r}: it became shorter")

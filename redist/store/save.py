@@ -1,9 +1,10 @@
 """Save arrays of any layout to one file in C order, written by all ranks at once.
 
-Every rank writes what it holds where it belongs in the file: copies of a part share it, so that every byte is
-written once. Where the runs of a tile in the file are short, the array is moved to rows first, a block at a
-time. Nobody asks anybody where to write: the places follow from names, types and shapes, which ranks compare
-by one digest. Checksums are linear (:mod:`redist.runtime.files.kernels`): each rank adds up what it wrote.
+Every rank writes what it holds to the right place in the file. Ranks that hold copies of a part share the
+work, so that every byte is written once. If a tile has short runs in the file, the array is first moved to
+rows, one block at a time. Ranks need not ask each other where to write: the places follow from names, types
+and shapes, which ranks compare by one digest. Checksums are linear (:mod:`redist.runtime.files.kernels`), so
+each rank sums up what it wrote, and the sums of all ranks are combined.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ RulesLike = Names | str | Sequence[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A checkpoint before its bytes: arrays, the named tensors in them, and where these lie in which file."""
+    """A checkpoint before it is written: arrays, the named tensors in them, and their files and places."""
 
     path: str
     given: tuple[Given, ...]
@@ -61,14 +62,14 @@ class Draft:
 
     @property
     def sizes(self) -> dict[str, int | None]:
-        """The files of the checkpoint and their bytes."""
+        """The files of the checkpoint and their sizes in bytes (None for the index of a folder)."""
         sizes: dict[str, int | None] = {
             name: one.n_bytes for name, one in zip(self.files, self.headers, strict=True)
         }
         return sizes if len(self.files) == 1 else {**sizes, INDEX: None}
 
     def digest(self) -> str:
-        """What ranks must have alike: equal digests mean equal files."""
+        """Text that must be equal on all ranks: equal digests mean equal files."""
         said = hashlib.blake2b(digest_size=16)
         for line in self.lines():
             said.update(line.encode())
@@ -77,7 +78,7 @@ class Draft:
         return said.hexdigest()
 
     def lines(self) -> Iterator[str]:
-        """Each array as a line."""
+        """Lines of text: one for each array, one for each named tensor, and one for ``meta``."""
         texts: dict[int, str] = {}
         for one in self.given:
             parts, key = self.parts[one.name], id(one.type)
@@ -93,7 +94,7 @@ def drafted(
     path: File, given: Sequence[Given], meta: Mapping[str, Any] | None, dtype: Any, names: RulesLike,
     shard_bytes: int | str | None,
 ) -> Draft:  # fmt: skip
-    """**Local.** Where everything goes, the same on every rank without a word."""
+    """**Local.** Decide where everything goes; the same on every rank, without communication."""
     rules, wanted = Names.of(names), casts_of(dtype)
     described: dict[str, tuple[DType, tuple[int, ...]]] = {}
     parts: dict[str, tuple[Part, ...]] = {}
@@ -140,7 +141,7 @@ def _whole(shape: tuple[int, ...]) -> Part:
 
 
 def casts_of(dtype: Any) -> Any:
-    """What dtype an array gets: the one given, by name or glob, or its own."""
+    """A function that tells the dtype an array is stored with: the given one, or its own."""
     if dtype is None:
         return lambda name, own: own
     if isinstance(dtype, Mapping):
@@ -167,20 +168,21 @@ def save(
 ) -> None:  # fmt: skip
     """**Collective over the arrays' communicator.** Save arrays of any layout, to be loaded under any other.
 
-    ``redist.save("w.safetensors", {"w": w, "b": b}, meta={"step": 100})``. A name that ends in
-    ``.safetensors`` makes one file, another a folder as Hugging Face has it, in files of ``shard_bytes``
-    (5 GiB). Arrays are global arrays, on CPUs or GPUs, tiles with types, DTensors or jax.Arrays, in dicts
-    that may be nested; names get dots between them. The file depends only on names, values and ``meta``,
-    not on layouts or numbers of ranks. The package ``safetensors`` reads it.
+    For example, ``redist.save("w.safetensors", {"w": w, "b": b}, meta={"step": 100})``. A path that ends in
+    ``.safetensors`` makes one file; any other path makes a folder in Hugging Face's format, with files of
+    ``shard_bytes`` (by default 5 GiB). Arrays may be global arrays, on CPUs or GPUs, tiles with types,
+    DTensors or jax.Arrays. Dicts may be nested; the names in them are joined by dots. The file depends only on
+    names, values and ``meta``, not on layouts or the number of ranks. The package ``safetensors`` can read it.
 
-    ``dtype`` casts floats, or by name or glob: ``{"*.weight": "bf16"}``. ``names`` are rules that say
-    which named tensors an array is made of, such as ``"*.qkv[q|k|v, :] = *.q, *.k, *.v"``: a fused weight is
-    saved unfused. In addition to its arrays, a rank uses at most ``limit_bytes``, by default 64 MiB.
+    ``dtype`` casts all floats, or arrays by name or glob pattern: ``{"*.weight": "bf16"}``. ``names`` are
+    rules that say which named tensors an array is made of, such as ``"*.qkv[q|k|v, :] = *.q, *.k, *.v"``:
+    a fused weight is saved unfused. In addition to its arrays, a rank uses at most ``limit_bytes``, by
+    default 64 MiB.
 
     The checkpoint gets its name last, when everything is on the disk (``sync=False`` leaves that to the
-    system). So a load finds the old checkpoint or the new one, complete. If a rank fails, all raise the same
-    :class:`~redist.WriteError`, and the old one is unchanged. What was already written is not lost: the next
-    save under this name writes only what is missing.
+    system). So a load finds either the old or the new checkpoint, complete. If a rank fails, all ranks raise
+    the same :class:`~redist.WriteError`, and the old checkpoint is unchanged. What was already written is not
+    lost: the next save under this name writes only what is missing.
     """
     error: Exception | None = None
     draft: Draft | None = None
@@ -208,7 +210,7 @@ def save(
 
 
 def agreed(comm: Comm, verb: str, path: File, draft: Any, error: Exception | None) -> Any:
-    """**Collective.** The draft if all ranks have the same, or one error on all."""
+    """**Collective.** Return the draft if it is the same on all ranks, or raise one error on all."""
     exact = "" if draft is None else f"{path} {draft.digest()}"
     told = said_if_different(comm, f"{exact}|{error}", lambda: _told(draft, error))
     if told is None:
@@ -237,7 +239,7 @@ def _told(draft: Any, error: Exception | None) -> tuple[str | None, list[str]]:
 
 
 def save_limit(limit_bytes: int | str | None) -> int:
-    """**Local.** What a rank uses in addition to its arrays."""
+    """**Local.** The bytes that a rank may use in addition to its arrays."""
     limit = limit_from(limit_bytes)
     if limit is not None and limit < 4 * LEAST_BYTES:
         raise ArgumentError(
@@ -248,14 +250,14 @@ def save_limit(limit_bytes: int | str | None) -> int:
 
 
 def new_sums(headers: Sequence[NewHeader]) -> list[NDArray[np.uint32]]:
-    """**Local.** Room for the checksums of the arrays of every file, one behind the other."""
+    """**Local.** For every file, room for the checksums of its arrays, one after another."""
     return [
         np.zeros(sum(entry.n_blocks for entry in header.entries), np.uint32) for header in headers
     ]
 
 
 def rows_of(draft: Draft, sums: Sequence[NDArray[np.uint32]]) -> dict[str, Checked]:
-    """**Local.** The checksums of every array, as parts of those of its file."""
+    """**Local.** The checksums of every array, as views of the checksums of its file."""
     found: dict[str, Checked] = {}
     for header, row in zip(draft.headers, sums, strict=True):
         at = 0
@@ -268,7 +270,7 @@ def rows_of(draft: Draft, sums: Sequence[NDArray[np.uint32]]) -> dict[str, Check
 def write_all(
     out: NewFile, draft: Draft, limit: int, tell: Any, size: int
 ) -> list[NDArray[np.uint32]]:
-    """**Collective** where arrays are moved. Write this rank's part of all arrays; return its checksums."""
+    """**Collective** if arrays are moved. Write this rank's part of all arrays; return its checksums."""
     sums = new_sums(draft.headers)
     rows = rows_of(draft, sums)
     for one in draft.given:
@@ -288,7 +290,7 @@ def write_array(
     sums: Mapping[str, Checked],
     limit: int,
 ) -> None:
-    """**Collective** if it is moved. Write the own part of an array."""
+    """**Collective** if the array is moved. Write this rank's part of an array."""
     one = one.settled()
     if one.array is not None and best_route(one.type, parts, limit) == "rows":
         if _is_whole(one, parts) and not one.type.segments:
@@ -317,7 +319,7 @@ def _is_whole(one: Given, parts: Sequence[Part]) -> bool:
 
 @lru_cache(maxsize=4096)
 def rows_type(t: ArrayType) -> ArrayType:
-    """The type whose first long dim is cut over all ranks of the mesh, which makes long runs in a file."""
+    """A type whose first long dim is cut over all ranks of the mesh, so that runs in the file are long."""
     mesh = t.mesh
     line = line_mesh(mesh.n_devices)
     if tuple(mesh.ranks) != tuple(line.ranks):
@@ -328,9 +330,9 @@ def rows_type(t: ArrayType) -> ArrayType:
 
 
 def best_route(t: ArrayType, parts: Sequence[Part], limit: int) -> str:
-    """``direct``: each rank writes its tile where it is; ``rows``: the array is moved to rows first.
+    """The best way to write: ``direct``, every rank its own tile; ``rows``, move the array to rows first.
 
-    The same on every rank: the first rank of the mesh stands for all.
+    The answer is the same on every rank, because it is computed for the first rank of the mesh.
     """
     runs = n_bytes = 0
     for share in shares_of(t, t.mesh.ranks[0])[:8]:
@@ -348,7 +350,7 @@ def best_route(t: ArrayType, parts: Sequence[Part], limit: int) -> str:
 
 
 def write_heads(out: NewFile, draft: Draft, sums: Sequence[NDArray[np.uint32]]) -> None:
-    """**Local.** Write the headers, and the index of a folder, once all data are there."""
+    """**Local.** Write the headers, and the index of a folder, once all data is written."""
     for i, (header, row) in enumerate(zip(draft.headers, sums, strict=True)):
         out.write(header.bytes(finished(header.entries, row)), 0, i)
     if len(draft.files) > 1:
@@ -356,7 +358,7 @@ def write_heads(out: NewFile, draft: Draft, sums: Sequence[NDArray[np.uint32]]) 
 
 
 def finished(entries: Sequence[Entry], sums: NDArray[np.uint32]) -> list[list[int]]:
-    """**Local.** zlib's CRC of every block, given the sums of all ranks."""
+    """**Local.** The CRC of every block as zlib computes it, from the sums of all ranks."""
     found, at = [], 0
     plain = sums.tolist()
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Checkpoints in the background: the program goes on while a copy of its arrays is written.
+"""Checkpoints in the background: the program continues while a copy of its arrays is written.
 
 ::
 
@@ -6,9 +6,9 @@
     threads                      | write, sync | mark |            one on each rank; none calls MPI
     rank 0's                                          | header, sync, rename, remove old ones
 
-A rank says that its part is on the disk by a small file beside the checkpoint, its *mark*, which has its
-part of the checksums. The thread of rank 0 waits for the marks of all ranks and gives the checkpoint its
-name. So it is complete, and found by :attr:`Saver.latest`, without any further call of the program.
+When a rank's part is on the disk, the rank writes a small file beside the checkpoint, its *mark*, which has
+its part of the checksums. The thread of rank 0 waits for the marks of all ranks and then gives the checkpoint
+its name. So the checkpoint is completed, and :attr:`Saver.latest` finds it, without any further call.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ POLL_S = 0.02
 
 
 class Saver:
-    """**Collective.** Checkpoints of a run, one a step, in a folder; written while the program goes on.
+    """**Collective.** Checkpoints of a run in a folder, one per step, written while the program continues.
 
     In a training loop, on any number of ranks::
 
@@ -66,8 +66,8 @@ class Saver:
 
     ``keep`` is the number of complete checkpoints to keep; None keeps all. Every checkpoint is one file,
     ``step-0000000100.safetensors``, or a folder if ``shard_bytes`` is given. ``dtype``, ``names`` and
-    ``sync`` are those of :func:`redist.save`. A copy of what this rank writes is held until it is written:
-    its share of the arrays, of replicas only a part.
+    ``sync`` are those of :func:`redist.save`. Each rank holds a copy of what it writes until it is written:
+    its share of the arrays, and only a part of each replicated array.
     """
 
     def __init__(
@@ -96,9 +96,10 @@ class Saver:
     def save(
         self, arrays: Mapping[str, Any], *, step: int, meta: Mapping[str, Any] | None = None
     ) -> None:
-        """**Collective.** Copy arrays, and begin to write them; wait first for the checkpoint before.
+        """**Collective.** Wait for the previous checkpoint, copy the arrays, and start to write them.
 
-        An error of the checkpoint before is raised here, on all ranks. ``meta`` gets the ``step``.
+        If the previous checkpoint failed, its error is raised here, on all ranks. ``step`` is added to
+        ``meta``.
         """
         self.wait()
         path = self.path(step)
@@ -141,7 +142,7 @@ class Saver:
         return found
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of a step is, or will be."""
+        """The path of the checkpoint of a step, whether it exists yet or not."""
         if not isinstance(step, (int, np.integer)) or step < 0:
             raise ArgumentError(f"cannot save step {step!r}: need a number, 0 or more")
         end = "" if self._options[2] is not None else ".safetensors"
@@ -149,7 +150,7 @@ class Saver:
 
     @property
     def steps(self) -> list[int]:
-        """**Local.** The steps of which there is a complete checkpoint, in order."""
+        """**Local.** The steps that have a complete checkpoint, in order."""
         return sorted(int(found[1]) for found in map(FOUND.fullmatch, self._names()) if found)
 
     def _names(self) -> list[str]:
@@ -159,7 +160,7 @@ class Saver:
 
     @property
     def latest(self) -> Path | None:
-        """**Local.** The complete checkpoint of the last step; None if there is none."""
+        """**Local.** The path of the last complete checkpoint; None if there is none."""
         steps = self.steps
         if not steps:
             return None
@@ -168,9 +169,9 @@ class Saver:
         return file if file.exists() else self.folder / name
 
     def resume(self, types: Any = None, **options: Any) -> tuple[int, dict[str, Array]] | None:
-        """**Collective.** The step and the arrays of the last complete checkpoint; None if there is none.
+        """**Collective.** Load the last complete checkpoint: its step and arrays; None if there is none.
 
-        ``types`` and options are those of :func:`redist.load`.
+        ``types`` and ``options`` are those of :func:`redist.load`.
         """
         self.wait()
         (path,) = from_first(self._comm, lambda: (self.latest,), TIMEOUT_S)
@@ -182,11 +183,11 @@ class Saver:
 
     @property
     def is_saving(self) -> bool:
-        """**Local.** Whether this rank still writes; on rank 0, whether the checkpoint has no name yet."""
+        """**Local.** Whether this rank is still writing; on rank 0, until the checkpoint has its name."""
         return self._under_way is not None and self._under_way.thread.is_alive()
 
     def wait(self) -> None:
-        """**Collective.** Wait until what was begun is complete; raise on all ranks if it failed."""
+        """**Collective.** Wait until the checkpoint is complete; raise on all ranks if it failed."""
         writing, self._under_way = self._under_way, None
         if writing is None:
             return
@@ -219,7 +220,7 @@ def _prepared(place: Place | None) -> tuple[list[Path], bool, str]:
 
 
 def copied(spans: Spans, tile: Any, room: Any) -> tuple[Spans, NDArray[Any]]:
-    """**Local.** Ranges of a tile copied into memory from ``room``, and where they lie in that."""
+    """**Local.** Copy ranges of a tile into memory from ``room``; return their places in it, and the copy."""
     shape = tuple(sum(n for _, n, _ in dim) for dim in spans)
     n_bytes = int(np.prod(shape, dtype=np.int64)) * tile.dtype.itemsize
     copy = room(n_bytes).view(tile.dtype).reshape(shape)

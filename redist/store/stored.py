@@ -1,4 +1,4 @@
-"""What a checkpoint holds: one safetensors file, or a folder of them with Hugging Face's index."""
+"""What a checkpoint holds: one safetensors file, or a folder of such files with Hugging Face's index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUR_FILES = (SINGLE, "model-*-of-*.safetensors", INDEX)
 class Stored(Mapping[str, Entry]):
     """**Local.** The arrays in a checkpoint by name: dtype, shape and place; ``meta`` is what a user added.
 
-    ``redist.stored("w.safetensors")["w"].shape`` reads headers alone.
+    Only headers are read, as in ``redist.stored("w.safetensors")["w"].shape``.
     """
 
     def __init__(self, path: str, files: tuple[str, ...], headers: tuple[Header, ...]) -> None:
@@ -51,12 +51,12 @@ class Stored(Mapping[str, Entry]):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all arrays."""
+        """The size of all arrays in bytes."""
         return sum(entry.nbytes for entry in self.values())
 
     @property
     def has_checksums(self) -> bool:
-        """Whether every array has them."""
+        """Whether the checkpoint has checksums for every array."""
         return all(entry.crc is not None for entry in self.values())
 
     def __str__(self) -> str:
@@ -84,8 +84,8 @@ class Stored(Mapping[str, Entry]):
 def stored(path: File) -> Stored:
     """**Local.** What a checkpoint holds: names, dtypes, shapes, and what its writer added as ``meta``.
 
-    ``path`` is a safetensors file from any program, or a folder of them. Only headers are read, and
-    every number in them is checked: arrays that overlap, leave gaps or do not fit the file are refused.
+    ``path`` is a safetensors file written by any program, or a folder of such files. Only headers are read,
+    and every number in them is checked: arrays that overlap, leave gaps or do not fit the file are refused.
 
     >>> import tempfile, redist
     >>> from redist import pgas
@@ -110,7 +110,7 @@ def stored(path: File) -> Stored:
 
 
 def read_header(path: str, number: int = 0) -> Header:
-    """**Local.** The header of one file."""
+    """**Local.** Read the header of one file."""
     with Path(path).open("rb") as file:
         n_bytes = os.fstat(file.fileno()).st_size
         begin = file.read(8)
@@ -171,7 +171,7 @@ def _check_index(found: Stored) -> None:
 
 
 def file_names(n_files: int) -> list[str]:
-    """The names that Hugging Face gives to the files of a folder.
+    """The names that Hugging Face gives to the files in a checkpoint folder.
 
     >>> file_names(1), file_names(2)[0]
     (['model.safetensors'], 'model-00001-of-00002.safetensors')
@@ -182,7 +182,7 @@ def file_names(n_files: int) -> list[str]:
 
 
 def index_bytes(entries: Mapping[str, Entry], names: list[str]) -> bytes:
-    """The index of a folder."""
+    """The index file of a checkpoint folder, as bytes."""
     index: dict[str, Any] = {
         "metadata": {"total_size": sum(entry.nbytes for entry in entries.values())},
         "weight_map": {name: names[entries[name].file] for name in sorted(entries)},
@@ -191,7 +191,7 @@ def index_bytes(entries: Mapping[str, Entry], names: list[str]) -> bytes:
 
 
 def is_one_file(path: File) -> bool:
-    """Whether a checkpoint of this name is one file: it ends in ``.safetensors``; else it is a folder."""
+    """Whether a checkpoint with this name is one file, ending in ``.safetensors``, and not a folder."""
     name = os.fspath(path)
     if not name:
         raise ArgumentError("cannot save under an empty name")

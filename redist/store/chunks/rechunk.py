@@ -1,4 +1,4 @@
-"""``redist.rechunk``: other chunks for the arrays of a store, on all ranks, within a memory limit."""
+"""``redist.rechunk``: change the chunks of the arrays in a store, on all ranks, within a memory limit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ File = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Rechunked:
-    """What a rechunk did: its plan, the bytes that all ranks read and wrote as stored, and the time."""
+    """What a rechunk did: its plan, the stored bytes that all ranks read and wrote, and the time it took."""
 
     plan: RechunkPlan
     read_bytes: int
@@ -56,9 +56,9 @@ def plan_rechunk(
     limit_bytes: int | str = "2GiB", comm: Comm | None = None, *, codec: str | None = None,
     threads: int | None = None, leave_out: Sequence[str] = (), ranks: int | None = None,
 ) -> RechunkPlan:  # fmt: skip
-    """**Collective over `comm`.** The plan of :func:`rechunk`, before a byte moves: ``print(plan)``.
+    """**Collective over `comm`.** Plan a :func:`rechunk` without moving any data; ``print(plan)`` shows it.
 
-    ``ranks`` is how many ranks it is for, if not those of ``comm``.
+    ``ranks`` is the number of ranks to plan for, by default those of ``comm``.
     """
     comm = comm_or_world(comm)
     return _planned(
@@ -74,23 +74,24 @@ def rechunk(
 ) -> Rechunked:  # fmt: skip
     """**Collective over `comm`.** Rewrite the arrays of a store in chunks of another shape.
 
-    ``redist.rechunk("in.zarr", "out.zarr", chunks={"time": 8760, "lat": 72, "lon": 144})``. It works with one
-    process, and with all ranks of an MPI job. The source is a Zarr store (2 or 3, with shards or without), an
-    HDF5 file or a NumPy file; the target is a Zarr 3 store, or a NumPy file (``.npy``). Needs zarr and
-    h5py, the extra ``store``.
+    For example, ``redist.rechunk("in.zarr", "out.zarr", chunks={"time": 8760, "lat": 72, "lon": 144})``, in a
+    single process or on all ranks of an MPI job. The source is a Zarr store (version 2 or 3, with or without
+    shards), an HDF5 file or a NumPy file; the target is a Zarr 3 store or a NumPy file (``.npy``). Needs zarr
+    and h5py (the extra ``store``).
 
-    ``chunks`` and ``shards`` name dims, or have a size for every dim in order; ``"all"`` is a whole dim. In a
-    group, arrays that have a dim that is named get those chunks, the others are copied. No ``shards`` means
-    chunks without shards. Attributes, names of dims and fill values stay, in the form that xarray expects.
+    ``chunks`` and ``shards`` give sizes by the names of dims, or one size for every dim in order; ``"all"``
+    means the whole dim. In a group, arrays with at least one of the named dims get these chunks; the others
+    are copied. Without ``shards``, the target has chunks but no shards. Attributes, names of dims and fill
+    values are kept, in the form that xarray expects.
 
-    ``limit_bytes`` is the memory that a rank may use in addition to that of Python; the plan is chosen within
-    it (:func:`plan_rechunk`). ``codec`` is ``"zstd:3"``, ``"gzip"``, ``"blosc"`` or ``"none"``; by default,
-    that of the source.
+    ``limit_bytes`` is the memory that a rank may use in addition to Python itself; the plan is chosen to fit
+    (:func:`plan_rechunk`). ``codec`` is ``"zstd:3"``, ``"gzip"``, ``"blosc"`` or ``"none"``; by default,
+    the codec of the source.
 
-    Each chunk or shard is written once, whole, by one rank. The target appears under its name when all of it
-    is written. A run that is interrupted goes on when it is called again with the same source, chunks and
-    codec; ranks and limit may be others. ``verify=True`` reads both stores once more, and compares
-    checksums of their elements. If anything fails, all ranks raise the same error.
+    Each chunk or shard is written once, as a whole, by one rank. The target gets its name only when all of it
+    has been written. An interrupted run is resumed by calling it again with the same source, chunks and
+    codec; the number of ranks and the limit may differ. ``verify=True`` reads both stores once more and
+    compares checksums of their elements. If anything fails, all ranks raise the same error.
     """
     comm = comm_or_world(comm)
     call = _Call(source, target, chunks, shards, limit_bytes, codec, threads, leave_out)
