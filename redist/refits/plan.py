@@ -1,4 +1,4 @@
-"""A refit as a value: who sends which bytes of which tensors to whom, in which round."""
+"""The plan of a refit: who sends which bytes of which tensors to whom, and in which round."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RefitPlan:
-    """Weights from one side to the other: a value, equal on every rank that makes it.
+    """A plan to move weights from one side to the other, equal on every rank that makes it.
 
     >>> import redist
     >>> train = redist.Weights({"q": "f32[8{dp}, 4]", "k": "f32[4{dp}, 4]"}, redist.Mesh(dp=2))
@@ -46,8 +46,8 @@ class RefitPlan:
     >>> plan.runs(3)[["peer", "offset", "there_offset", "bytes"]].tolist()
     [(1, 64, 0, 32), (1, 0, 0, 64)]
 
-    ``runs(rank)`` is what a rank receives, ``runs(rank, sends=True)`` what it sends. ``certificate`` says
-    what an independent judge found. ``bind`` attaches the plan to arrays and a transport.
+    ``runs(rank)`` lists what a rank receives, and ``runs(rank, sends=True)`` what it sends. ``certificate``
+    has the findings of an independent checker. ``bind`` attaches the plan to arrays and a transport.
     """
 
     source: Weights
@@ -61,7 +61,7 @@ class RefitPlan:
     """Bytes that the busiest rank must send, whoever sends what."""
 
     def runs(self, rank: int, sends: bool = False) -> NDArray[Any]:
-        """What a rank receives, or sends: a row of :data:`redist.refits.runs.RUN` for each run."""
+        """The runs that a rank receives, or sends: one row of :data:`redist.refits.runs.RUN` for each."""
         return self._lister.runs(rank, sends=sends)
 
     @cached_property
@@ -75,12 +75,12 @@ class RefitPlan:
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are."""
+        """The number of rounds."""
         return self.turns.n_rounds
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The named tensors that move, in order."""
+        """The named tensors that move, in alphabetical order."""
         return tuple(sorted({name for pair in self.pairs for name in pair.names}))
 
     @cached_property
@@ -119,11 +119,11 @@ class RefitPlan:
 
     @property
     def lower_bound_bytes(self) -> int:
-        """What no plan can fall below: all that ranks need and do not hold, as it is on the wire."""
+        """The least bytes that any plan moves: all that ranks need and do not hold, as sent on the wire."""
         return self._figures[2]
 
     def bytes_between(self) -> Mapping[tuple[int, int], int]:
-        """Bytes by sender and receiver, where there are some."""
+        """Bytes by (sender, receiver), for pairs of ranks between which any bytes move."""
         n = 1 + max(self.ranks, default=0)
         total: dict[int, int] = {}
         for pair in self.pairs:
@@ -135,14 +135,14 @@ class RefitPlan:
 
     @property
     def staging_bytes(self) -> int:
-        """The most that a rank sends and receives in one round."""
+        """The most bytes that any rank sends and receives in one round."""
         return int(self.turns.busiest.max(initial=0))
 
     @property
     def in_step(self) -> float:
-        """What rounds lose: the busiest rank of every round, added up, over the busiest rank of all.
+        """What rounds cost: the sum of each round's busiest load, over the load of the busiest rank.
 
-        1.0 if the same rank is the busiest in every round.
+        Loads are bytes sent and received. It is 1.0 if the same rank is the busiest in every round.
         """
         sent, received = self._figures[:2]
         busiest = max((sent.get(r, 0) + received.get(r, 0) for r in self.ranks), default=0)
@@ -150,13 +150,13 @@ class RefitPlan:
 
     @property
     def asked(self) -> tuple[str, str, int | None, bool, Topology | None]:
-        """What the plan was made for: digests of both sides, limit, casts, topology."""
+        """The request that the plan answers: digests of both sides, limit, casts, topology."""
         sides = self.source.digest(), self.target.digest()
         return *sides, self.limit_bytes, self.cast, self.topology
 
     @cached_property
     def digest(self) -> str:
-        """Text that is equal on every rank that makes this plan."""
+        """Text that identifies the plan; it is equal on every rank that makes this plan."""
         found = hashlib.blake2b(digest_size=16)
         found.update(repr((self.asked, self.least_sent_bytes)).encode())
         for pair in self.pairs:
@@ -167,15 +167,15 @@ class RefitPlan:
 
     @cached_property
     def certificate(self) -> RefitCertificate:
-        """What the judge says: every element once and right, bytes, staging, balance."""
+        """The checker's verdict: every element arrives once and right; bytes, staging and balance."""
         from redist.check.refits import certify
 
         return certify(self)
 
     def check(self) -> Verdict:
-        """Judge every run of every rank, as :func:`redist.check_runs` judges those of other systems.
+        """Check every run of every rank, as :func:`redist.check_runs` does for other systems.
 
-        The certificate looks at each kind of tensor once; this looks at all runs, one by one.
+        The certificate checks each kind of tensor once; this method checks all runs, one by one.
         """
         from redist.check.runs import check_runs
         from redist.refits.manifest import boxes_of, rows_of
@@ -191,7 +191,7 @@ class RefitPlan:
 
     @staticmethod
     def from_json(text: str) -> RefitPlan:
-        """The plan that :meth:`to_json` wrote."""
+        """Read a plan from JSON text that :meth:`to_json` wrote."""
         from redist.refits.serial import refit_from_json
 
         return refit_from_json(text)
@@ -204,7 +204,7 @@ class RefitPlan:
 
     @staticmethod
     def load(path: str | Path) -> RefitPlan:
-        """The plan that :meth:`save` wrote."""
+        """Read a plan from a file that :meth:`save` wrote."""
         from redist.refits.serial import load_refit
 
         return load_refit(path)
@@ -215,13 +215,13 @@ class RefitPlan:
     ) -> BoundRefit:  # fmt: skip
         """**Collective over** ``comm``. Attach the plan to this rank's tiles, to send and receive versions.
 
-        ``send`` and ``receive`` are dicts of arrays by the names of stored tensors, of NumPy, CuPy or
-        PyTorch. A rank that only sends, or only receives, leaves the other out. ``comm`` is a communicator
-        of MPI, by default all ranks, or a process group of PyTorch.
+        ``send`` and ``receive`` are dicts of NumPy, CuPy or PyTorch arrays by the names of stored tensors.
+        A rank that only sends, or only receives, leaves the other one out. ``comm`` is an MPI communicator,
+        by default of all ranks, or a PyTorch process group.
 
-        ``transport`` is ``"mpi"`` or ``"torch"``, for messages or mapped memory over the ranks of MPI or of
-        a process group; ``"ipc"`` for mapped memory alone; ``"auto"`` goes by ``comm``. Other arguments are
-        those of :func:`redist.runtime.refit.bind.bind`.
+        ``transport`` is ``"mpi"`` or ``"torch"``, for messages or mapped memory between the ranks of an MPI
+        communicator or of a process group; ``"ipc"``, for mapped memory alone; or ``"auto"``, which depends
+        on ``comm``. Other arguments are those of :func:`redist.runtime.refit.bind.bind`.
         """
         on_torch = transport == "torch" or type(comm).__module__.partition(".")[0] == "torch"
         way = transport if transport not in ("mpi", "torch") else "auto"
@@ -234,7 +234,7 @@ class RefitPlan:
         return bind(self, send, receive, comm=comm, transport=way, **how)
 
     def svg(self, path: str | Path | None = None) -> str:
-        """The refit as a picture: who sends to whom, loads of ranks, rounds; written to ``path`` if given."""
+        """Draw the refit as SVG: who sends to whom, the load of each rank, rounds; ``path`` also gets it."""
         from redist.refits.picture import draw_refit
 
         return write_if(draw_refit(self), path)
@@ -255,7 +255,7 @@ class RefitPlan:
 
 
 def turn_columns(turns: Turns) -> tuple[Ints, ...]:
-    """All numbers of the turns, in one order."""
+    """All arrays of numbers in the turns, in a fixed order."""
     return (
         turns.pair, turns.instance, turns.round, turns.slice, turns.slices, turns.first, turns.last,
         turns.busiest,
@@ -276,7 +276,7 @@ def refit(
     cast: bool = False, topology: Topology | str | Path | None = None, pair: Paired | None = None,
     folder: str | Path | None = None,
 ) -> RefitPlan:  # fmt: skip
-    """Plan how the target gets its weights from the source; pure: no MPI, no GPU, equal on every rank.
+    """Plan how the target gets its weights from the source; needs no MPI and no GPU.
 
     >>> import redist
     >>> train = redist.Weights({"w": "f32[8{x}, 4]"}, "x=2")
@@ -289,15 +289,16 @@ def refit(
     >>> redist.refit(train, serve, cast=True).received_bytes
     64
 
-    ``names`` are the rules of a target that has none: which named tensors of the source its stored tensors
-    are made of. ``limit_bytes`` is what a rank sends and receives in one round at most, so that a buffer of
-    this size is enough; None for one round. ``cast`` allows other dtypes at the target; the narrower one is
-    sent. With a ``topology``, ranks of the same node are preferred as senders, and links that they share
-    are loaded evenly. ``pair={"*.weight": ("*.weight_scale_inv", (128, 128))}`` says which stored tensors
-    are scales of blocks of others: unless every rank has the scales of exactly its blocks, it is an error.
+    The plan depends only on the arguments, so it is equal on every rank. ``names`` are rules for a target
+    that has none: they say which named tensors of the source its stored tensors are made of. ``limit_bytes``
+    is the most that a rank sends and receives in one round, so that a buffer of this size is enough; None
+    means a single round. ``cast`` allows other dtypes at the target; the narrower dtype is sent. With a
+    ``topology``, senders on the same node are preferred, and shared links are loaded evenly.
+    ``pair={"*.weight": ("*.weight_scale_inv", (128, 128))}`` says which stored tensors are the scales of the
+    blocks of others; it is an error unless every rank has the scales of exactly its blocks.
 
-    A plan is kept in ``folder`` under the digest of what was asked, and read from there the next time. A
-    file that cannot be read is written anew.
+    If ``folder`` is given, a plan is kept there under a digest of the request, and read from there the next
+    time. A file that cannot be read is replaced.
     """
     for side, what in ((source, "source"), (target, "target")):
         if not isinstance(side, Weights):
@@ -342,7 +343,7 @@ def with_decisions(
     plan_of: tuple[Weights, Weights, bool], senders: list[Ints], turns: Turns, limit: int | None,
     topology: Topology | None, least: int,
 ) -> RefitPlan:  # fmt: skip
-    """A plan whose senders and turns are known."""
+    """Make a plan from senders and turns that are already known."""
     source, target, cast = plan_of
     pairs = find_pairs(source, target, cast)
     if [s.shape for s in senders] != [(len(p.names), p.n_requests) for p in pairs]:

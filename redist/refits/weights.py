@@ -1,4 +1,4 @@
-"""What one side of a refit holds: stored tensors by name, how each lies, and what it is made of."""
+"""What one side of a refit holds: stored tensors by name, their layouts, and what they are made of."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Weights:
     >>> [part.name for part in train.parts_of("qkv")]
     ['q', 'k', 'v']
 
-    ``types`` are array types, or texts that are read on ``mesh``; types may lie on meshes of their own, as
-    those of pipeline stages do (:meth:`redist.Mesh.at`). ``names`` are rules that say which named tensors
-    a stored tensor is made of; without a rule, a stored tensor is a named tensor. Two sides that name the
-    same tensors can be refitted (:func:`redist.refit`).
+    ``types`` has array types, or texts that are read as types on ``mesh``. Types may have their own meshes,
+    for example one per pipeline stage (:meth:`redist.Mesh.at`). ``names`` are rules that say which named
+    tensors a stored tensor is made of; a stored tensor without a rule is itself a named tensor. Weights can
+    move between two sides that have the same named tensors (:func:`redist.refit`).
     """
 
     __slots__ = ("_open", "_types", "names", "recorded_by_rank", "stored")
@@ -61,15 +61,15 @@ class Weights:
 
     @classmethod
     def of(cls, state: Any, names: Rules = None) -> Weights:
-        """**Local.** The tensors of a dict, nested or not, as they lie on their ranks.
+        """**Local.** Describe the tensors of a dict, nested or not, with their present layouts.
 
         >>> import numpy as np
         >>> t = ArrayType.parse("f32[8{x}, 4]", Mesh(x=2))
         >>> print(Weights.of({"a": {"w": (np.zeros((4, 4), "f4"), t)}}).types["a.w"])
         f32[8{x}, 4]
 
-        Values are DTensors of PyTorch, jax.Arrays, global arrays, or tiles with their types. A rank that has
-        some of the tensors alone, as a stage of a pipeline has, knows the others after :meth:`together`.
+        Values are PyTorch DTensors, jax.Arrays, global arrays, or tiles with their types. A rank that has
+        only some of the tensors, such as one of a pipeline stage, learns of the others by :meth:`together`.
         """
         from redist.refits.sources import types_in
 
@@ -77,9 +77,9 @@ class Weights:
 
     @classmethod
     def recorded(cls, by_rank: Mapping[int, Recorded]) -> Weights:
-        """**Local.** What loaders of these ranks store, as :func:`redist.torch.recorded` found it.
+        """**Local.** Describe what the loaders of these ranks store, as :func:`redist.torch.recorded` found.
 
-        The type of a stored tensor has the tiles of all ranks one after another.
+        In the type of a stored tensor, the tiles of all ranks follow one another.
         """
         from redist.refits.recorded import check_apart, types_of
 
@@ -93,10 +93,10 @@ class Weights:
         return made
 
     def together(self, comm: Any = None) -> Weights:
-        """**Collective over** ``comm``. The tensors of all ranks, where each rank knows some.
+        """**Collective over** ``comm``. Combine the tensors of all ranks, of which each knows only some.
 
-        ``comm`` is a communicator of MPI, by default all ranks, or a process group of PyTorch. Two
-        ranks may name the same tensor if they say the same of it.
+        ``comm`` is an MPI communicator, by default of all ranks, or a PyTorch process group. Several ranks
+        may have the same tensor if they describe it in the same way.
         """
         from redist.refits.sources import gathered
 
@@ -104,13 +104,13 @@ class Weights:
 
     @classmethod
     def from_json(cls, text: str) -> Weights:
-        """The weights that :meth:`to_json` wrote."""
+        """Read weights from JSON text that :meth:`to_json` wrote."""
         from redist.refits.weights_files import weights_from_dict
 
         return weights_from_dict(json.loads(text))
 
     def to_json(self) -> str:
-        """Types, meshes and rules as JSON text; :meth:`from_json` reads it."""
+        """Types, meshes and rules as JSON text; :meth:`from_json` reads it back."""
         from redist.refits.weights_files import weights_to_dict
 
         return json.dumps(weights_to_dict(self), separators=(",", ":"))
@@ -120,21 +120,22 @@ class Weights:
         cls, types: Mapping[str, Layout], mesh: Any = None, *, shapes: Mapping[str, Any] | None = None,
         names: Rules = None,
     ) -> Weights:  # fmt: skip
-        """The tensors whose names match patterns; the first pattern that matches a name counts.
+        """Declare layouts by patterns of names; the first pattern that matches a name counts.
 
         >>> serve = Weights.declare({"*.qkv": "64{tp}+2*16{tp}, {}", "*": None}, Mesh(tp=2), names=
         ...     "*.qkv[q|16|16, :] = *.q, *.k, *.v", shapes={"a.qkv": "bf16[96, 64]", "a.norm": "bf16[64]"})
         >>> {name: str(type) for name, type in serve.types.items()}
         {'a.norm': 'bf16[64]', 'a.qkv': 'bf16[64{tp}+2*16{tp}, 64]'}
 
-        In a pattern ``*`` stands for any text and ``{l}`` for a number. A layout is a whole type; the cuts of
-        the dims alone, as ``"{tp}, {}"``; None for tensors that every rank has; a pair of these and a mesh;
-        or a function of the numbers: ``{"layers.{l}.*": lambda l: ("{tp}, {}", mesh.at(pp=l // 16))}``.
+        In a pattern, ``*`` stands for any text and ``{l}`` for a number. A layout is a complete type; only
+        the cuts of the dims, as in ``"{tp}, {}"``; None for tensors that every rank has; a pair of one of
+        these and a mesh; or a function of the numbers in the pattern:
+        ``{"layers.{l}.*": lambda l: ("{tp}, {}", mesh.at(pp=l // 16))}``.
 
-        ``shapes`` has a shape, an array, or text such as ``"bf16[96, 64]"`` by the name of each stored
-        tensor; :func:`redist.stored` reads those of a checkpoint, such as a folder from Hugging Face.
-        Without ``shapes``, the stored tensors are those that can be made of the named tensors of the other
-        side, once the two meet in :func:`redist.refit`.
+        ``shapes`` maps the name of each stored tensor to a shape, an array, or text such as
+        ``"bf16[96, 64]"``; :func:`redist.stored` reads the shapes in a checkpoint, such as a folder from
+        Hugging Face. Without ``shapes``, the stored tensors are those that can be made of the other side's
+        named tensors; they become known in :func:`redist.refit`.
         """
         declared = Declared(types, _mesh_of(mesh), Names.of(names))
         made = cls({}, names=declared.names)
@@ -160,7 +161,7 @@ class Weights:
         return self.names.parts_of(stored, self.types[stored].shape)
 
     def met(self, other: Weights) -> Weights:
-        """These weights, their names settled by those of the other side if they were open."""
+        """These weights; if their tensors are not known yet, they are found from the other side's names."""
         if self._open is None:
             return self
         if other._open is not None:
@@ -177,7 +178,7 @@ class Weights:
         return self._open.weights(shapes)
 
     def named(self) -> dict[str, tuple[tuple[int, ...], DType]]:
-        """Shape and dtype of every named tensor."""
+        """The shape and dtype of every named tensor, by name."""
         if self.recorded_by_rank is not None:
             return {name: (one.tensors[name], one.stored[stored][1])
                     for one in self.recorded_by_rank.values() for stored, name in one.by_tensor}  # fmt: skip
@@ -185,7 +186,7 @@ class Weights:
                 for part in self.names.parts_of(name, t.shape)}  # fmt: skip
 
     def with_names(self, names: Rules) -> Weights:
-        """The same with rules, for weights that have none."""
+        """The same weights with these rules; raises an error if they have rules already."""
         if names is None:
             return self
         if self.names.rules or self.recorded_by_rank is not None:
@@ -200,7 +201,7 @@ class Weights:
         return made
 
     def held(self) -> Any:
-        """Where named tensors lie in the tiles of stored ones: a :class:`redist.refits.held.Held`."""
+        """Where named tensors are in the tiles of stored tensors: a :class:`redist.refits.held.Held`."""
         from redist.refits.held import Held
 
         return Held(self)
@@ -212,7 +213,7 @@ class Weights:
         return boxes_of(self)
 
     def lines(self) -> Iterator[str]:
-        """Each stored tensor as a line of text, and each rule."""
+        """Lines of text that describe each stored tensor and the rules."""
         texts: dict[int, str] = {}
         for name, t in self.types.items():
             text = texts.get(id(t))
@@ -224,7 +225,7 @@ class Weights:
             yield f"{rank}: {one.text}"
 
     def digest(self) -> str:
-        """Text that is equal for equal weights, on every rank."""
+        """Text that is the same for equal weights, on every rank."""
         return hashlib.blake2b("\n".join(self.lines()).encode(), digest_size=16).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -251,7 +252,7 @@ class Weights:
 
 
 class Declared:
-    """Layouts by pattern, not yet of any tensor."""
+    """Layouts by pattern, which are not yet applied to any tensor."""
 
     __slots__ = ("mesh", "names", "types")
 
@@ -264,7 +265,7 @@ class Declared:
         self.types, self.mesh, self.names = dict(types), mesh, names
 
     def weights(self, shapes: Mapping[str, Any]) -> Weights:
-        """The weights whose stored tensors have these names and shapes."""
+        """Make the weights whose stored tensors have these names and shapes."""
         patterns = Patterns([NamePattern.of(text) for text in self.types])
         layouts, read, used = [*self.types.values()], _Reader(self.mesh), set[int]()
         found: dict[str, ArrayType] = {}
@@ -375,7 +376,7 @@ def _settled(name: str, t: ArrayType) -> ArrayType:
 
 
 def shape_of(name: str, given: Any) -> tuple[tuple[int, ...] | None, DType | None]:
-    """Shape and dtype from what users have: an array, an entry of a file, text, or numbers alone."""
+    """Shape and dtype of what a user gives: an array, an entry of a file, text, or only numbers."""
     if isinstance(given, str):
         t = parse_type(given, Mesh())
         return t.shape, t.dtype

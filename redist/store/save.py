@@ -171,8 +171,9 @@ def save(
     For example, ``redist.save("w.safetensors", {"w": w, "b": b}, meta={"step": 100})``. A path that ends in
     ``.safetensors`` makes one file; any other path makes a folder in Hugging Face's format, with files of
     ``shard_bytes`` (by default 5 GiB). Arrays may be global arrays, on CPUs or GPUs, tiles with types,
-    DTensors or jax.Arrays. Dicts may be nested; the names in them are joined by dots. The file depends only on
-    names, values and ``meta``, not on layouts or the number of ranks. The package ``safetensors`` can read it.
+    DTensors or jax.Arrays. Dicts may be nested; the names in them are joined by dots. The file depends only
+    on names, values and ``meta``, not on layouts or the number of ranks. The package ``safetensors`` can read
+    it.
 
     ``dtype`` casts all floats, or arrays by name or glob pattern: ``{"*.weight": "bf16"}``. ``names`` are
     rules that say which named tensors an array is made of, such as ``"*.qkv[q|k|v, :] = *.q, *.k, *.v"``:
