@@ -1,4 +1,4 @@
-"""Parts of mesh axes: an axis of size 12 may be cut as 2 x 6 and its parts used separately."""
+"""Parts of mesh axes: an axis of size 12 may be split into 2 x 6, and its parts used separately."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SubAxis:
         return self.pre * self.size
 
     def inside(self, other: SubAxis) -> bool:
-        """Whether this part is all or a piece of another.
+        """Whether this part is contained in another part, or equal to it.
 
         >>> SubAxis("x", 2, 2).inside(SubAxis("x", 1, 8))
         True
@@ -65,7 +65,7 @@ def whole(mesh: Mesh, name: str) -> SubAxis:
 
 
 def merge_parts(parts: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
-    """Size-1 parts dropped, neighbours that continue each other joined.
+    """Drop parts of size 1, and join neighbours that continue each other.
 
     >>> merge_parts([SubAxis("x", 1, 2), SubAxis("x", 2, 3), SubAxis("y", 1, 1)])
     (SubAxis(name='x', pre=1, size=6),)
@@ -108,7 +108,7 @@ def check_chain(mesh: Mesh, parts: Iterable[SubAxis]) -> None:
 
 
 def refined_parts(mesh: Mesh, used: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
-    """Every axis split wherever a part of it in ``used`` begins or ends, major to minor.
+    """Split every axis wherever a part of it in ``used`` begins or ends, major to minor.
 
     >>> [part.text(Mesh(x=12)) for part in refined_parts(Mesh(x=12), [SubAxis("x", 2, 3)])]
     ['x:(1)2', 'x:(2)3', 'x:(6)2']
@@ -125,7 +125,7 @@ def refined_parts(mesh: Mesh, used: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
 
 
 def prime_parts(mesh: Mesh, used: Iterable[SubAxis] = ()) -> tuple[SubAxis, ...]:
-    """Every axis split as :func:`refined_parts` does, and each piece into primes, the smallest first.
+    """Split every axis as :func:`refined_parts` does, and each piece into primes, the smallest first.
 
     >>> [part.text(Mesh(x=6)) for part in prime_parts(Mesh(x=6))]
     ['x:(1)2', 'x:(2)3']

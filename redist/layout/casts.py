@@ -1,7 +1,8 @@
-"""Elements of one dtype as another: files and other ranks may hold fewer bits than memory, or more.
+"""Cast elements to another dtype: files and other ranks may hold fewer bits than memory, or more.
 
-bf16 is made and read by its bits: the upper half of an f32, rounded to nearest, ties to even. Other floats
-that NumPy does not know need the package ml_dtypes. Arrays of CuPy are cast as NumPy's are, but for those.
+bf16 is converted bit by bit: it is the upper half of an f32, rounded to nearest, ties to even. Other floats
+that NumPy does not have need the package ml_dtypes. CuPy arrays are cast like NumPy arrays, except to or from
+those floats.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Values = NDArray[Any]
 
 
 def check_cast(name: str, source: DType, target: DType) -> None:
-    """**Local.** Raise if an array cannot be cast, or not without losing what is no rounding."""
+    """**Local.** Raise if an array cannot be cast, or if the cast would lose more than rounding does."""
     if source == target:
         return
     kinds = [_kind(one) for one in (source, target)]
@@ -39,7 +40,7 @@ def _kind(dtype: DType) -> str:
 
 
 def cast(values: Values, source: DType, target: DType) -> Values:
-    """**Local.** New values of another dtype; itself if it is the same.
+    """**Local.** The values as a new array of another dtype; the array itself if the dtype is the same.
 
     >>> half = cast(np.array([1.0, 1.00390625, -2.5], "f4"), DType.parse("f32"), DType.parse("bf16"))
     >>> cast(half, DType.parse("bf16"), DType.parse("f64")).tolist()

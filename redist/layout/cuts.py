@@ -37,7 +37,7 @@ Index = TypeVar("Index", int, Ints)
 
 @dataclass(frozen=True, slots=True)
 class EvenCut:
-    """``size`` indices in ``n_tiles`` ranges of one length, in order; the last are short or empty.
+    """``size`` indices in ``n_tiles`` ranges of one length, in order; the last ones may be short or empty.
 
     >>> EvenCut(5, 4).tile_size, EvenCut(5, 4).n_filled, EvenCut(5, 4).is_even
     (2, 3, False)
@@ -58,7 +58,7 @@ class EvenCut:
 
     @property
     def n_filled(self) -> int:
-        """How many tiles have an index; they come first."""
+        """The number of tiles that are not empty; they come first."""
         return ceil_div(self.size, self.tile_size or 1)
 
     def range_of(self, tile: int) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class EvenCut:
         return start, np.minimum(start + self.tile_size, self.size)
 
     def edges(self) -> Ints:
-        """Where the tiles start, in order, and the end of the last.
+        """The starts of the tiles, in order, and the end of the last one.
 
         >>> EvenCut(5, 4).edges()
         array([0, 2, 4, 5, 5])
@@ -84,7 +84,7 @@ class EvenCut:
         return self.ranges_of(np.arange(self.n_tiles + 1, dtype=np.int64))[0]
 
     def tile_of(self, index: Index) -> Index:
-        """The tile that holds an index, or those that hold many."""
+        """The tile that holds an index; for an array of indices, an array of tiles."""
         return index // (self.tile_size or 1)
 
     def place_of(self, index: int) -> tuple[int, int]:
@@ -96,7 +96,7 @@ class EvenCut:
         return divmod(index, self.tile_size or 1)
 
     def tiles_meeting(self, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
-        """The first tile that shares an index with each range from lo to hi, and how many do.
+        """For each range from lo to hi, the first tile that shares an index with it, and how many tiles do.
 
         >>> EvenCut(10, 4).tiles_meeting(np.array([2, 4]), np.array([7, 4]))
         (array([0, 1]), array([3, 0]))
@@ -106,7 +106,7 @@ class EvenCut:
         return first, np.where(hi > lo, (hi - 1) // tile_size - first + 1, 0)
 
     def nests_in(self, coarse: Cut) -> bool:
-        """Whether every tile of a coarser cut is this many tiles of this one, in order.
+        """Whether every tile of a coarser cut consists of the same number of tiles of this cut, in order.
 
         >>> [EvenCut(n, 4).nests_in(EvenCut(n, k)) for n, k in ((10, 2), (12, 2), (7, 1))]
         [False, True, True]
@@ -120,7 +120,7 @@ class EvenCut:
         return bool(np.all(starts == coarse.ranges_of(tiles)[0]))
 
     def same_tiles(self, other: Cut) -> bool:
-        """Whether both have the same tiles, but for empty ones.
+        """Whether both cuts have the same tiles, apart from empty ones.
 
         >>> EvenCut(5, 4).same_tiles(EvenCut(5, 3))
         True

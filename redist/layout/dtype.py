@@ -55,9 +55,9 @@ class DType:
 
     @staticmethod
     def parse(name: Any) -> DType:
-        """The type called ``name``: ours (``f32``, ``bf16``), or any NumPy name or dtype of fixed size.
+        """The type called ``name``: one of ours (``f32``, ``bf16``), or a NumPy name or dtype of fixed size.
 
-        Dtypes of PyTorch, as ``torch.float32``, are taken as well.
+        PyTorch dtypes, such as ``torch.float32``, work as well.
 
         >>> DType.parse(np.zeros(3).dtype).name
         'f64'
@@ -97,7 +97,7 @@ class DType:
         )
 
     def to_numpy(self) -> np.dtype[np.generic]:
-        """The NumPy dtype that carries these elements; raw bytes where NumPy has no such type.
+        """The NumPy dtype that holds these elements; raw bytes if NumPy has no such type.
 
         >>> DType.parse("f64").to_numpy(), DType.parse("bf16").to_numpy()
         (dtype('float64'), dtype('uint16'))
@@ -109,7 +109,7 @@ class DType:
     def named_numpy(self) -> np.dtype[Any]:
         """The NumPy dtype with the name of these elements: for bf16 and 8-bit floats, that of ``ml_dtypes``.
 
-        Raw bytes as from :meth:`to_numpy` where ``ml_dtypes`` is not installed.
+        If ``ml_dtypes`` is not installed, raw bytes as from :meth:`to_numpy`.
 
         >>> DType.parse("f16").named_numpy()
         dtype('float16')
@@ -124,7 +124,7 @@ class DType:
         return np.dtype(getattr(ml_dtypes, long))
 
     def raw(self, array: Any) -> Any:
-        """An array of these elements as :meth:`to_numpy` has them, in the same memory; None stays None.
+        """View an array of these elements with the dtype of :meth:`to_numpy`; None stays None.
 
         >>> DType.parse("bf16").raw(np.zeros(2, "u2")).dtype, DType.parse("f32").raw(None)
         (dtype('uint16'), None)
@@ -135,7 +135,7 @@ class DType:
 
     @property
     def extended_name(self) -> str | None:
-        """The name in ``ml_dtypes`` where NumPy has no such type, else None."""
+        """The name in ``ml_dtypes`` if NumPy has no such type, else None."""
         return _EXTENDED[self.name][0] if self.name in _EXTENDED else None
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The information lower bound: how many elements must be received, whatever the plan."""
+"""The information lower bound: how many elements must be received, whatever the plan is."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def lower_bound_bytes(source: ArrayType, target: ArrayType) -> int:
     >>> lower_bound_bytes(a, b) // 2**20
     48
 
-    Without pending reductions every rank lacks target minus source, and that is all. An element
-    with g partial values and r holders in the target needs g + r - 1 receives, one less if a holder
-    has a partial value of it. Where the target leaves a reduction pending, partial values may stay
-    where they are: then the cheapest way to leave them counts.
+    Without pending reductions, every rank must receive exactly what its target tile has and its source
+    tile lacks. An element with g partial values and r holders in the target needs g + r - 1 receives, one
+    less if a holder has a partial value of it. If a reduction stays pending in the target, partial values may
+    stay where they are; the bound then counts the cheapest way to leave them.
     """
     if source.pending_op is None and target.pending_op is None:
         _, _, both = held_in_both(source, target)

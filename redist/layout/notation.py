@@ -30,7 +30,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 
 
 def parse_type(text: str, mesh: Mesh) -> ArrayType:
-    """The type that ``text`` spells on ``mesh``.
+    """Read a type from ``text`` that uses the axes of ``mesh``.
 
     >>> print(parse_type("float32[ 512{x}1024, 12{y:(2)2} ]", Mesh(x=2, y=4)))
     f32[1024{x}, 12{y:(2)2}]
@@ -74,7 +74,7 @@ def parse_type(text: str, mesh: Mesh) -> ArrayType:
 
 
 def read_type(text: str, mesh: Mesh, dtype: DType, shape: Sequence[int]) -> ArrayType:
-    """The type of an array of this dtype and shape: a whole type, or the cuts of its dims alone.
+    """Read the type of an array of this dtype and shape: a complete type, or only the cuts of its dims.
 
     >>> print(read_type("{x}, {}", Mesh(x=2), DType.parse("f32"), (4, 6)))
     f32[4{x}, 6]
@@ -108,7 +108,7 @@ def _split(text: str) -> list[str]:
 
 
 def parse_dim(text: str, mesh: Mesh) -> Segments:
-    """The segments that the text of one dim spells: ``4096{tp}+2*1024``."""
+    """Read the segments of one dim from text such as ``4096{tp}+2*1024``."""
     reader = Reader(text)
     segments = _sum(reader, mesh, [])
     reader.skip_space()

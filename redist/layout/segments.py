@@ -42,11 +42,11 @@ MOST_SEGMENTS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A number of a product: how many indices, which axes cut them, and how if not into even ranges.
+    """One factor of a product: its number of indices, the axes that cut them, and how they are cut.
 
-    With ``block`` they are dealt in blocks of this many, counted from index ``first`` of a longer dim.
-    ``lengths`` are those of the tiles. ``inner`` are the segments of a sum in brackets, which ends a
-    product.
+    With ``block``, the indices are dealt in blocks of this size, counted from index ``first`` of a longer
+    dim. ``lengths`` has the lengths of ragged tiles. ``inner`` has the segments of a sum in brackets, which
+    must be the last factor of a product. Without any of these, the ranges are even.
     """
 
     size: int
@@ -58,22 +58,22 @@ class Factor:
 
     @property
     def n_tiles(self) -> int:
-        """Into how many tiles the axes cut it."""
+        """The number of tiles that the axes cut the factor into."""
         return math.prod(part.size for part in self.axes)
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody cuts it."""
+        """Whether no axis cuts the factor."""
         return not self.axes and not self.inner
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a number, cut into even ranges or not at all."""
+        """Whether the factor is a number, cut into even ranges or not at all."""
         return not (self.block or self.lengths or self.inner)
 
     @property
     def is_even(self) -> bool:
-        """Whether it is a number of which all tiles have the same length."""
+        """Whether the factor is a number whose tiles all have the same length."""
         return self.is_plain and self.size % self.n_tiles == 0
 
 
@@ -82,7 +82,7 @@ Segments: TypeAlias = tuple[Segment, ...]
 
 
 def size_of(segments: Segments) -> int:
-    """Indices of a sum."""
+    """The number of indices of a sum."""
     return sum(math.prod(factor.size for factor in segment) for segment in segments)
 
 
@@ -98,7 +98,7 @@ def paths(segments: Segments) -> Iterator[Segment]:
 
 
 def axes_of(mesh: Mesh, segments: Segments) -> tuple[SubAxis, ...]:
-    """All that cuts a part of a dim, each part of an axis once, in the order of the mesh."""
+    """All axes that cut any part of a dim, each part of an axis once, in the order of the mesh."""
     used = [part for path in paths(segments) for factor in path for part in factor.axes]
     pieces = refined_parts(mesh, used)
     return merge_parts(piece for piece in pieces if any(piece.inside(part) for part in used))
@@ -158,7 +158,7 @@ def _text(mesh: Mesh, factor: Factor) -> str:
 
 
 def canonical_dim(segments: Segments) -> Segments:
-    """The one spelling of a sum; see the table above.
+    """The canonical form of a sum; see the table above.
 
     >>> x = (SubAxis("x", 1, 2),)
     >>> print(format_segments(Mesh(x=2), canonical_dim(((Factor(8, x),), (Factor(8, x),), (Factor(3),)))))
@@ -254,7 +254,7 @@ def _times_factor(a: Factor, b: Factor) -> Factor | None:
 
 
 def as_plain(segments: Segments) -> Factor | None:
-    """The one factor that a dim is, if it is cut into even ranges or not at all."""
+    """The single factor of a dim that is cut into even ranges or not at all."""
     if len(segments) == 1 and len(segments[0]) == 1 and segments[0][0].is_plain:
         return segments[0][0]
     return None

@@ -276,7 +276,7 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[Config], str]]] = {
 def rules_for(config: Config | str | os.PathLike[str], system: str) -> str:
     """**Local.** The rules of a model as a system stores it: ``"vllm"`` or ``"megatron"``.
 
-    ``config`` is a folder from Hugging Face, its ``config.json``, or what stands in it.
+    ``config`` is a folder from Hugging Face, its ``config.json``, or the contents of that file.
 
     >>> llama = {"model_type": "llama", "num_attention_heads": 8, "vocab_size": 1000}
     >>> print(rules_for(llama, "vllm").splitlines()[-2])

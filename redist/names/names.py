@@ -1,4 +1,4 @@
-"""The rules of one side: which named tensors stored tensors are made of, and the other way round."""
+"""The rules of one side: which named tensors each stored tensor is made of, and the reverse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Found = tuple[int, tuple[str, ...]]
 
 
 class Names:
-    """Rules, one a line; what no rule matches is stored under its own name.
+    """Rules, one per line; a tensor that no rule matches is stored under its own name.
 
     >>> names = Names('''
     ...     # as an engine stores them
@@ -49,7 +49,7 @@ class Names:
 
     @classmethod
     def of(cls, rules: Names | str | Iterable[str] | None) -> Names:
-        """The rules that an argument says: rules, text, lines, or None for no rules."""
+        """Make rules from an argument: rules, text, lines, or None for no rules."""
         if isinstance(rules, Names):
             return rules
         return cls(() if rules is None else rules)
@@ -69,9 +69,9 @@ class Names:
     def parts_of(
         self, stored: str, shape: Sequence[int], known: Mapping[str, Sequence[int]] = NOTHING
     ) -> tuple[Part, ...]:
-        """All named tensors in a stored tensor, in the order of the rule, an index fastest.
+        """All named tensors in a stored tensor, in the order of the rule; indices count fastest.
 
-        ``known`` has shapes of named tensors where these are known; others than those are left alone.
+        ``known`` has shapes of named tensors, as far as they are known; they are checked, the others are not.
 
         >>> Names("embed[v|_, :] = embed").parts_of("embed", (128, 4), {"embed": (100, 4)})[0].shape
         (100, 4)
@@ -105,9 +105,9 @@ class Names:
         return parts
 
     def stored_from(self, known: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
-        """The stored tensors, with their shapes, that named tensors of these shapes make.
+        """The stored tensors, with their shapes, that can be made of named tensors of these shapes.
 
-        Names that no rule takes stay as they are. Padding needs a number: ``embed[v|_28, :] = embed``.
+        Tensors that no rule uses keep their names. Padding needs a size: ``embed[v|_28, :] = embed``.
 
         >>> Names("*.qkv[q|k|v, :] = *.q, *.k, *.v").stored_from({"a.q": (8, 3), "a.k": (2, 3)})
         Traceback (most recent call last):

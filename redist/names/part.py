@@ -1,4 +1,4 @@
-"""Where a named tensor lies in a stored array."""
+"""The place of a named tensor in a stored array."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Part:
 
 
 def whole(name: str, shape: Sequence[int]) -> Part:
-    """The part that is the stored tensor: one that is stored under its own name.
+    """The part that is the whole stored tensor, for a tensor that is stored under its own name.
 
     >>> whole("norm", (8,))
     Part(name='norm', shape=(8,), digits=(8,), dims=(0,), steps=(1,), starts=(0,))

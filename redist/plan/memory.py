@@ -19,7 +19,7 @@ HOLDERS = {
 
 
 def default_staging_bytes(source: ArrayType, target: ArrayType) -> int:
-    """Staging that a step may use when no limit is given, in whole elements.
+    """Bytes of staging that a step may use when no limit is given, in whole elements.
 
     >>> m = Mesh(x=2)
     >>> t = ArrayType.parse("f32[4194304{x}]", m)
@@ -52,7 +52,7 @@ def side(t: ArrayType, source: ArrayType, target: ArrayType) -> str:
 
 
 def source_events(types: Sequence[ArrayType], donate: bool) -> tuple[Event, ...]:
-    """What lives before the first step: the source, and a copy of it where there is no step."""
+    """The allocations before the first step: the source, and a copy of it if there are no steps."""
     source, target = types[0], types[-1]
     last = max(0, len(types) - 2)
     at = side(source, source, target)
@@ -63,7 +63,7 @@ def source_events(types: Sequence[ArrayType], donate: bool) -> tuple[Event, ...]
 
 
 def step_events(types: Sequence[ArrayType], number: int, staging_bytes: int) -> tuple[Event, ...]:
-    """What step ``number`` allocates: its result, which lives through the next step, and staging."""
+    """The allocations of step ``number``: its result, which lives through the next step, and staging."""
     last = len(types) - 2
     after = types[number + 1]
     what = "target" if number == last else MIDDLE
@@ -82,7 +82,7 @@ def freed_at(number: int, last: int) -> int:
 
 
 def alive_events(events: Iterable[Event], moment: int, kind: str) -> list[Event]:
-    """What is alive at a moment on one kind of rank."""
+    """The allocations that are alive at a moment on one kind of rank."""
     return [
         event
         for event in events
@@ -91,7 +91,7 @@ def alive_events(events: Iterable[Event], moment: int, kind: str) -> list[Event]
 
 
 def worst_class(events: Sequence[Event], moment: int, classes: Sequence[str]) -> str:
-    """The kind of rank that holds most at a moment."""
+    """The kind of rank that holds the most bytes at a moment."""
     return max(classes, key=lambda kind: sum(e.n_bytes for e in alive_events(events, moment, kind)))
 
 
@@ -102,7 +102,7 @@ def live_bytes(events: Sequence[Event], moment: int, classes: Sequence[str]) -> 
 
 
 def fixed_live_bytes(types: Sequence[ArrayType], donate: bool) -> tuple[int, ...]:
-    """Live bytes of every step without staging: what no limit can go below."""
+    """Live bytes of every step without staging; no limit can be lower."""
     steps = range(len(types) - 1)
     events = [*source_events(types, donate), *(e for k in steps for e in step_events(types, k, 0))]
     classes = holder_classes(types[0].mesh, types[-1].mesh)
@@ -135,9 +135,9 @@ def hop_live_bytes(
 
 
 def staging_for(received_worst_bytes: int, budget_bytes: int, itemsize: int) -> int:
-    """Staging of a step: as much as one round of sending and receiving needs, within the budget.
+    """Bytes of staging of a step: what one round of sending and receiving needs, within the budget.
 
-    Where the budget has no room for an element it is 0, and data goes straight from tile to tile.
+    If the budget has no room for an element, it is 0, and data goes straight from tile to tile.
 
     >>> staging_for(1000, 500, 4), staging_for(100, 500, 4), staging_for(100, 3, 4)
     (500, 200, 0)
@@ -146,7 +146,7 @@ def staging_for(received_worst_bytes: int, budget_bytes: int, itemsize: int) -> 
 
 
 def rounds_for(busiest_bytes: int, staging_bytes: int) -> int:
-    """How often staging is filled, half for sending and half for receiving; 1 without staging.
+    """How often the staging is filled, half for sending and half for receiving; 1 without staging.
 
     >>> rounds_for(1000, 500), rounds_for(0, 0)
     (4, 1)

@@ -58,7 +58,7 @@ def list_pieces(
     topology: Topology,
     rank: int | None = None,
 ) -> tuple[list[Piece], bool]:
-    """What all ranks give and get in a step, or one rank, and whether any piece changes hands.
+    """The pieces that all ranks, or one rank, send and receive in a step, and whether any piece moves.
 
     An all_reduce has two parts and is not listed here.
 

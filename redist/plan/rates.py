@@ -1,8 +1,8 @@
-"""All built-in rates: what a byte, a message, a step and an element cost where nobody has measured.
+"""All built-in rates: the costs of a byte, a message, a step and an element if nothing was measured.
 
-Times are whole picoseconds, those of a byte or an element femtoseconds. Every other module takes its prices
-from here, from a file of ``redist calibrate`` or from what ranks measure (:mod:`redist.runtime.ranks.links`).
-Figures are round on purpose: plans compare them with each other, and ought not to change with every machine.
+Times are whole picoseconds; those of a byte or an element are femtoseconds. All other modules take costs from
+here, from a file of ``redist calibrate``, or from what ranks measure (:mod:`redist.runtime.ranks.links`).
+The figures are round on purpose: plans compare them with each other, and should not change with each machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KINDS = ("product", "map", "reduce", "copy")
 
 @dataclass(frozen=True, slots=True)
 class OperationCost:
-    """What a multiply-add of a product, or an element of another kind of operation, costs in a dtype."""
+    """The cost of a multiply-add of a product, or of an element of another operation, in a dtype."""
 
     kind: str
     dtype: str
@@ -26,9 +26,9 @@ class OperationCost:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCosts:
-    """What computing costs on a device, in femtoseconds: an element of a join, and a byte of memory.
+    """The costs of computing on a device, in femtoseconds: an element of a join, and a byte of memory.
 
-    ``operations`` has elements by kind of operation and dtype; what is not there costs ``elem_fs``.
+    ``operations`` has the cost of an element by kind of operation and dtype; all others cost ``elem_fs``.
 
     >>> costs = DeviceCosts(1000, 100, (OperationCost("product", "f32", 50),))
     >>> costs.of("product", "f32"), costs.of("product", "f64"), costs.of("map", "f32")
@@ -74,7 +74,7 @@ CPU = _costs(
 
 
 def device_costs(on_device: bool) -> DeviceCosts:
-    """What computing costs on a GPU, or on a core of a CPU."""
+    """The costs of computing on a GPU, or on one core of a CPU."""
     return GPU if on_device else CPU
 
 

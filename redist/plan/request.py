@@ -1,4 +1,4 @@
-"""A request: everything that decides which plan is right."""
+"""A request: everything that determines which plan is right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRATEGIES = ("auto", "collectives", "no_permute", "direct")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A question to the synthesizer; equal requests have equal plans."""
+    """The input of the search for a plan; equal requests have equal plans."""
 
     source: ArrayType
     target: ArrayType

@@ -66,7 +66,7 @@ def type_after(action: Action, before: ArrayType) -> ArrayType:
 
 
 def without(parts: Sequence[SubAxis], removed: SubAxis) -> tuple[SubAxis, ...] | None:
-    """``parts`` less ``removed`` at the minor end, splitting the last part where needed.
+    """``parts`` without ``removed`` at their minor end; the last part is split if necessary.
 
     >>> without([SubAxis("x", 1, 6)], SubAxis("x", 2, 3))
     (SubAxis(name='x', pre=1, size=2),)
@@ -81,7 +81,7 @@ def without(parts: Sequence[SubAxis], removed: SubAxis) -> tuple[SubAxis, ...] |
 
 
 def difference(parts: Iterable[SubAxis], removed: Iterable[SubAxis]) -> tuple[SubAxis, ...]:
-    """What is left of a set of parts when others are taken out, wherever they stand.
+    """What is left of a set of parts when others are removed, wherever they are.
 
     >>> difference([SubAxis("x", 1, 12)], [SubAxis("x", 2, 3)])
     (SubAxis(name='x', pre=1, size=2), SubAxis(name='x', pre=6, size=2))
@@ -119,14 +119,14 @@ def resolved_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
 
 
 def added_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
-    """Axes that are pending after, not before."""
+    """Axes that are pending after the step but not before."""
     if not _share_pending(before, after):
         return after.pending_axes
     return difference(after.pending_axes, before.pending_axes)
 
 
 def kept_axes(before: ArrayType, after: ArrayType) -> tuple[SubAxis, ...]:
-    """Axes that are pending before and after: their partial values never mix."""
+    """Axes that are pending before and after the step; their partial values never mix."""
     if not _share_pending(before, after):
         return ()
     return difference(before.pending_axes, resolved_axes(before, after))

@@ -1,4 +1,4 @@
-"""Who sends what to whom: pieces of boxes, each from a replica that is near and not busy."""
+"""Which rank sends what to which: pieces of boxes, each from a replica that is near and not busy."""
 
 from __future__ import annotations
 

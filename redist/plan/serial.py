@@ -1,4 +1,4 @@
-"""Plans as JSON, both ways."""
+"""Write plans as JSON, and read them back."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _event_to_dict(event: Event) -> dict[str, Any]:
 
 
 def plan_from_json(text: str) -> Plan:
-    """The plan that ``text`` describes; one clear error for anything that is not a plan."""
+    """Read the plan that ``text`` describes; any other text raises one clear error."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:

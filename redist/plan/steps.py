@@ -11,7 +11,7 @@ from redist.layout.axes import SubAxis
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Local, nothing is received: every device keeps a part of what it has.
+    """Every device keeps a part of what it has; the step is local, and nothing is received.
 
     ``moves`` appends unused axes to dims. ``pending`` lists axes that become pending: an unused axis
     (coordinate 0 keeps the values, the others hold the identity of ``pending_op``) or the minor-most
@@ -34,8 +34,8 @@ class AllGather:
 class AllToAll:
     """The net effect of moves (axes, from, to), one after another, as one step.
 
-    Each takes a block of axes from the minor end of one dim to the minor end of another, in its order;
-    an axis may move twice. A block of one axis is the common case.
+    Each move takes a block of axes from the minor end of one dim to the minor end of another and keeps
+    their order; an axis may move twice. Usually a block is one axis.
     """
 
     moves: tuple[tuple[tuple[SubAxis, ...], int, int], ...]
@@ -43,16 +43,16 @@ class AllToAll:
 
 @dataclass(frozen=True, slots=True)
 class AllPermute:
-    """Whole tiles change hands: any type with the same tile shape, also on another mesh."""
+    """Whole tiles move between devices: to any type with the same tile shape, even on another mesh."""
 
     to: ArrayType
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Any type to any type with the same pending axes: each device fetches exactly what it lacks.
+    """From any type to any type with the same pending axes: each device fetches exactly what it lacks.
 
-    The target may add pending axes: coordinate 0 gets the values, the others hold the identity.
+    The target may have more pending axes: coordinate 0 gets the values, the others hold the identity.
     """
 
     to: ArrayType
@@ -60,7 +60,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class ReduceScatter:
-    """Pending axes are resolved on the way to any type.
+    """Pending axes are resolved while the array moves to any type.
 
     Each device receives the partial values of its new tile that it lacks and combines them.
     """
@@ -111,10 +111,10 @@ class Event:
 class Step:
     """One step of a plan: the action, the type after it, and what it costs.
 
-    ``received_bytes`` is summed over all ranks; the ``_worst`` figures are of the busiest rank and
+    ``received_bytes`` is summed over all ranks. The ``_worst`` figures are those of the busiest rank, and
     the pairs are (least, most) over the ranks that hold the type after the step. ``rounds`` is how
-    often the staging buffer is filled. ``over`` are the axes across which data moves (empty where
-    source and target have different meshes) and ``group`` how many ranks that makes.
+    often the staging buffer is filled. ``over`` has the axes along which data moves (empty if source
+    and target have different meshes), and ``group`` is the number of ranks among which it moves.
     """
 
     action: Action

@@ -15,7 +15,7 @@ LEFT = range(3)
 
 
 def format_plan(plan: Plan) -> str:
-    """The steps as a table, then totals against the lower bound and naive all-gather."""
+    """The steps as a table, then totals compared with the lower bound and a naive all-gather."""
     lines = [_headline(plan)]
     if plan.steps:
         head = ("step", "over", "type after", "group", "messages", "received/device", "live")

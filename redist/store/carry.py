@@ -1,8 +1,8 @@
-"""Named tensors between a file and tiles: straight from memory where runs are long, else through a buffer.
+"""Move named tensors between a file and tiles: directly if runs are long, else through a buffer.
 
-A piece whose bytes lie alike in the tile and in the file is read or written where it is. A buffer of
-:data:`BUFFER_BYTES` is used where it is cast, lies on a GPU, is turned round (a transpose), or where runs in
-the file are so short that it is quicker to read what lies between them as well.
+A piece whose bytes have the same order in the tile and in the file is read or written in place. A buffer of
+:data:`BUFFER_BYTES` is used if the piece is cast, is on a GPU or is transposed, or if the runs in the file
+are so short that it is faster to read the gaps between them as well.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def write_part(
     tile: Any,
     checked: Checked | None,
 ) -> None:
-    """**Local.** Write what a tile with these ranges has of a named tensor."""
+    """**Local.** Write the part of a named tensor that a tile with these ranges has."""
     size = entry.dtype.itemsize
     for piece in pieces_of(part, spans):
         view, steps = piece.view(tile), [step * size for step in piece.steps]
@@ -87,7 +87,7 @@ def read_part(
     tile: Any,
     checked: Checked | None,
 ) -> int:
-    """**Local.** Read what a tile with these ranges has of a named tensor; the bytes that were read."""
+    """**Local.** Read the part of a named tensor that a tile with these ranges has; return the bytes read."""
     size, done = entry.dtype.itemsize, 0
     for piece in pieces_of(part, spans):
         view, steps = piece.view(tile), [step * size for step in piece.steps]
@@ -140,7 +140,7 @@ def _read_box(
 
 
 def file_run(counts: Sequence[int], steps: Sequence[int], size: int) -> int:
-    """The bytes that lie one behind the other in the file.
+    """The length in bytes of a contiguous run in the file.
 
     >>> file_run((4, 3), (40, 4), 4), file_run((4, 3), (12, 4), 4)
     (12, 48)

@@ -1,7 +1,7 @@
-"""Other files as checkpoints: one safetensors file or a folder of them, ``.npz``, PyTorch's files.
+"""Convert other files to checkpoints: safetensors files or folders of them, ``.npz``, PyTorch files.
 
-Arrays of safetensors files and of PyTorch's are mapped, not read: writing the new files takes them out of
-the page cache. Those of ``.npz`` files and of DCP folders are in memory while the new files are written.
+Arrays in safetensors and PyTorch files are mapped into memory, not read: writing the new files takes them
+from the page cache. Arrays in ``.npz`` files and DCP folders are in memory while the new files are written.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ OWN_METADATA = "redist"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a file holds: arrays as NumPy has their bytes, with dtypes; values beside them.
+    """The contents of a file: arrays as NumPy holds their bytes, with dtypes, and other values.
 
-    ``left_out`` are names of what is neither.
+    ``left_out`` has the names of entries that are neither.
     """
 
     arrays: Mapping[str, tuple[NDArray[Any], DType]]
@@ -43,7 +43,7 @@ class Source:
 
 
 def kind_of(path: File) -> str:
-    """**Local.** What a file is, by its name: ``safetensors``, ``npz``, ``torch`` or ``dcp``.
+    """**Local.** The kind of a file, by its name: ``safetensors``, ``npz``, ``torch`` or ``dcp``.
 
     >>> kind_of("w.npz"), kind_of("model.safetensors"), kind_of("pytorch_model.bin")
     ('npz', 'safetensors', 'torch')
@@ -69,10 +69,10 @@ def convert(
     path: File, out: File, *, shard_bytes: int | str | None = None, dtype: Any = None,
     names: RulesLike = None, progress: bool | None = None,
 ) -> Source:  # fmt: skip
-    """**Local.** Write what a file holds as a safetensors file, or as a folder if ``out`` names one.
+    """**Local.** Write the contents of a file as a safetensors file, or as a folder if ``out`` names one.
 
-    ``convert("weights.npz", "weights.safetensors")``. Checksums of the source are compared first, where it
-    has them. ``shard_bytes``, ``dtype`` and ``names`` are those of :func:`redist.save`.
+    For example, ``convert("weights.npz", "weights.safetensors")``. If the source has checksums, they are
+    compared first. ``shard_bytes``, ``dtype`` and ``names`` are those of :func:`redist.save`.
     """
     if os.fspath(out).endswith((".npz", *TORCH_ENDS)):
         raise ArgumentError(
@@ -97,7 +97,7 @@ def convert(
 
 
 def read_source(path: File) -> Source:
-    """**Local.** The arrays of a file of any kind that we know."""
+    """**Local.** Read the arrays of a file of any supported kind."""
     kind = kind_of(path)
     if kind == "safetensors":
         return _of_stored(stored(path))

@@ -1,4 +1,4 @@
-"""What a user gives to be saved: dicts, nested or not, of arrays of several kinds, as tiles with types."""
+"""What a user passes to be saved: dicts, nested or not, of arrays of several kinds, as tiles with types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from redist.text.nested import flattened
 class Given:
     """An array to be saved: its type, and the tiles that this process has of it, each with its rank.
 
-    ``array`` is the global array that it is, if it is one: that can be moved before it is written.
+    If it is a global array, ``array`` is that array: it can be moved before it is written.
     """
 
     name: str
@@ -48,14 +48,14 @@ class Given:
                     yield share.spans, tile
 
     def settled(self) -> Given:
-        """**Collective** if a reduction is pending. The same with its values."""
+        """**Collective** if a reduction is pending. The same array with the reduction computed."""
         if self.array is None or self.type.pending_op is None:
             return self
         return of_array(self.name, resolve_pending(self.array))
 
 
 def given_arrays(path: str, arrays: Any, comm: Comm | None) -> tuple[list[Given], Comm | None]:
-    """**Local.** What shall be saved, in the order of names, and the communicator that its arrays have."""
+    """**Local.** The arrays to be saved, in the order of their names, and their communicator."""
     found: dict[str, Given] = {}
     for name, value in flattened(arrays, "save"):
         check_name(name)
@@ -74,7 +74,7 @@ def given_arrays(path: str, arrays: Any, comm: Comm | None) -> tuple[list[Given]
 
 
 def given_array(path: str, name: str, value: Any, comm: Comm | None) -> Given:
-    """**Local.** One array of a kind that we know, or an error that says which we know."""
+    """**Local.** One array of a supported kind; otherwise an error that lists the supported kinds."""
     if isinstance(value, Array):
         return of_array(name, must_be_written(path, value))
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], ArrayType):
@@ -99,7 +99,7 @@ def _is_array(value: Any) -> bool:
 
 
 def of_array(name: str, a: Array) -> Given:
-    """**Local.** A global array."""
+    """**Local.** A global array as an array to be saved."""
     tile = a.type.dtype.raw(tile_in(a))
     tiles = () if tile is None else ((a.comm.rank, tile),)
     return Given(name, a.type, tiles, a)

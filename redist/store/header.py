@@ -6,8 +6,8 @@
     8      {"__metadata__": {...}, "w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
     ...    the arrays, in C order, one behind the other: larger elements first, then by name
 
-The length is known before any data are: checksums have a fixed width. The bytes of a file depend on names,
-values and meta alone. A header that somebody else wrote is data, and believed in nothing: every number is
+The length is known before any data is written, because checksums have a fixed width. The bytes of a file
+depend only on names, values and meta. A header that another program wrote is not trusted: every number is
 checked, and nothing in it is executed.
 """
 
@@ -64,12 +64,12 @@ class Entry:
         return self.end - self.begin
 
     def checked(self, sums: NDArray[np.uint32]) -> Checked:
-        """What adds a rank's bytes to the checksums of its blocks."""
+        """The object that adds a rank's bytes to the checksums of this array's blocks."""
         return Checked(sums, self.begin, self.nbytes, BLOCK_BYTES)
 
     @property
     def n_blocks(self) -> int:
-        """How many checksums it has."""
+        """The number of checksums of this array, one per block."""
         return -(-self.nbytes // BLOCK_BYTES)
 
 
@@ -77,7 +77,7 @@ Described = Mapping[str, tuple[DType, tuple[int, ...]]]
 
 
 def in_order(arrays: Described) -> list[str]:
-    """The names in the order of a file.
+    """The names in the order in which their arrays are stored in a file.
 
     >>> byte, word = DType.parse("u8"), DType.parse("f32")
     >>> in_order({"b": (byte, (1,)), "a": (byte, (1,)), "w": (word, (1,))})
@@ -106,7 +106,7 @@ def split(arrays: Described, shard_bytes: int | None) -> list[list[str]]:
 
 
 class NewHeader:
-    """The header of a new file: where arrays go is known now, its bytes once the checksums are."""
+    """The header of a new file: its layout is known now, its bytes only with the checksums."""
 
     def __init__(
         self, arrays: Described, names: Sequence[str], meta: Mapping[str, Any] | None, file: int = 0
@@ -167,7 +167,7 @@ def _dumps(value: Any) -> str:
 
 
 def meta_text(meta: Mapping[str, Any] | None) -> str:
-    """What a user adds, as JSON with keys in order; empty if nothing."""
+    """The user's ``meta`` as JSON with sorted keys; empty if there is none."""
     if meta is None:
         return ""
     if not isinstance(meta, Mapping):
@@ -202,7 +202,7 @@ def check_name(name: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says of itself."""
+    """The contents of the header of an existing file."""
 
     entries: tuple[Entry, ...]
     meta: Mapping[str, Any] | None

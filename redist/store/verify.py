@@ -31,7 +31,7 @@ class WrongBlock:
 
 
 def wrong_blocks(found: Stored) -> Iterator[WrongBlock]:
-    """**Local.** Read everything that has checksums; the blocks that differ from them."""
+    """**Local.** Read everything that has checksums, and return the blocks that do not match."""
     for entry in found.values():
         if entry.crc is None:
             continue
