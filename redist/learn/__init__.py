@@ -1,12 +1,9 @@
-"""Estimators on global arrays, with scikit-learn's names, parameters and results: the extra ``learn``.
+"""Estimators for global arrays, with scikit-learn's names, parameters and results (the extra ``learn``).
 
 In an SPMD program::
 
     from redist import pgas
     from redist.learn.cluster import KMeans
-
-    x = pgas.random.normal((1_000_000, 8), seed=0, type="{x}, {}")
-    labels = KMeans(8, random_state=0).fit(x).labels_        # a global array, cut as x is
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

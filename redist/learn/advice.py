@@ -1,4 +1,4 @@
-"""What errors of global arrays say to code of scikit-learn: :data:`redist.text.extras.ADVISERS` names it."""
+"""What errors of global arrays advise in scikit-learn; listed in :data:`redist.text.extras.ADVISERS`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PICKLES = "of a fitted scikit-learn model pickle redist.learn.gathered(model)"
 
 
 def explain_conversion(frame: FrameType | None, size: str) -> str:
-    """What to do if scikit-learn, in ``frame`` or above, takes a global array of a size for one of NumPy."""
+    """What to do if scikit-learn, in or above ``frame``, takes a global array of ``size`` for NumPy's."""
     from redist.learn import metrics
 
     called = user = ""

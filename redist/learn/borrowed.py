@@ -1,6 +1,6 @@
-"""Names of scikit-learn that it does not promise to keep: the only place that imports them.
+"""Names that scikit-learn does not promise to keep; this is the only module that imports them.
 
-``tests/learn/test_borrowed.py`` asks for each of them on the installed version.
+``tests/learn/test_borrowed.py`` checks for each of them in the installed version.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[F], F]:
-    """Let a method check the parameters of its estimator first, as scikit-learn's own do.
+    """Let a method check the parameters of its estimator first, as scikit-learn's own methods do.
 
-    It is :func:`~redist.learn.working.working` besides.
+    This also applies :func:`~redist.learn.working.working`.
     """
     checked = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
     return lambda method: working(checked(method))

@@ -1,8 +1,8 @@
-"""What users give, as the rows that each rank works on.
+"""User input as the rows that each rank works on.
 
-A global array stays where it is if its rows are cut over all ranks, else it is moved; labels come back as
-global arrays, cut as it was. NumPy arrays, lists and frames are the same on all ranks: each works on its
-share of the rows, and answers are NumPy arrays, whole on every rank.
+A global array stays where it is if its rows are cut over all ranks in order; otherwise it is moved. Labels
+come back as global arrays, cut as the input was. NumPy arrays, lists and frames must be the same on all
+ranks: each rank works on its share of the rows, and results are NumPy arrays, whole on every rank.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FLOATS = (np.float64, np.float32)
 def take_rows(
     estimator: Any, x: Any, *, reset: bool = True, on_gpu: bool = False, **checks: Any
 ) -> Rows:
-    """**Collective.** The rows of this rank, checked as scikit-learn checks; its errors come on all ranks.
+    """**Collective.** This rank's rows, checked by scikit-learn's rules; its errors come on all ranks.
 
-    ``checks`` are options of its ``validate_data``, which also notes the features on the estimator. With
-    ``on_gpu`` rows on a GPU stay there.
+    ``checks`` are options of scikit-learn's ``validate_data``, which also notes the features on the
+    estimator. With ``on_gpu``, rows on a GPU stay there.
     """
     checks = {"dtype": list(FLOATS), "order": "C", **checks}
     if not is_global(x):
@@ -53,7 +53,7 @@ def take_rows(
 
 
 def check_dims(x: Array) -> None:
-    """**Local.** Raise, in scikit-learn's words, if a global array has one dim; others it refuses itself."""
+    """**Local.** Raise scikit-learn's error for a global array of one dim; it refuses others itself."""
     if x.ndim == 1:
         raise ValueError(
             f"Expected 2D array, got 1D array instead:\n{x.type}. Write x[:, None] for rows of one column, "
@@ -77,7 +77,7 @@ def _check_on_gpu(estimator: Any, tile: Any, *, reset: bool, **checks: Any) -> A
 
 
 def take_weights(rows: Rows, sample_weight: Any, **checks: Any) -> Values:
-    """**Collective.** The weights of the own rows, ones where none are given; scikit-learn's errors."""
+    """**Collective.** The weights of this rank's rows, ones if none are given; scikit-learn's errors."""
     dtype = checks.pop("dtype", rows.dtype)
     if sample_weight is None:
         ones: Values = functions_for(rows.local).ones(len(rows.local), dtype)
@@ -109,7 +109,7 @@ def _shaped(rows: Rows) -> Values:
 
 
 def one_random_state(comm: Comm, random_state: Any) -> np.random.RandomState:
-    """**Collective.** A generator that all ranks have alike: where none is given, the first rank's seed."""
+    """**Collective.** A generator that is the same on all ranks, by default with the first rank's seed."""
     if comm.size == 1 or random_state is not None:
         return check_random_state(random_state)
     seed = np.random.mtrand._rand.randint(0, 2**31 - 1, dtype=np.int64)
@@ -118,7 +118,7 @@ def one_random_state(comm: Comm, random_state: Any) -> np.random.RandomState:
 
 @contextmanager
 def seeded_alike(estimator: Any) -> Iterator[None]:
-    """**Collective** at the start. Let an estimator have one random state on all ranks while a block runs."""
+    """**Collective** at the start. Give an estimator one random state on all ranks while a block runs."""
     given = estimator.random_state
     estimator.random_state = one_random_state(comm_or_world(None), given)
     try:

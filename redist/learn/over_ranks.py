@@ -1,8 +1,9 @@
-"""What estimators over ranks do alike: scikit-learn's own fit on whole rows, labels of a fit, pickles.
+"""What all estimators over ranks share: scikit-learn's own fit on whole rows, labels of a fit, and pickling.
 
-An answer that is a global array is there, in a pickle, on its own rank, else refused. A model that was
-fitted on several ranks and pickled by one of them loads alone and predicts. Its ``labels_`` are a tile of
-one rank there, so that asking for them raises, with what to write before pickling.
+A result that is a global array is kept in a pickle if its own rank loads it; other ranks are refused it. A
+model that was fitted on several ranks and pickled by one of them can be loaded alone and can predict. Its
+``labels_`` are only one rank's tile there, so accessing them raises an error that says what to write before
+pickling.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Kept:
 
 
 class Lost:
-    """In the place of a global array that another rank has."""
+    """A placeholder for a global array whose values are not here."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -54,7 +55,7 @@ def _load(restore: Any, parts: Any) -> Kept | Lost:
 
 
 class OverRanks:
-    """The first base of an estimator; the next one is scikit-learn's. It can be pickled on one rank."""
+    """The first base class of an estimator, before scikit-learn's; one rank can pickle the model."""
 
     _per_row: ClassVar[tuple[str, ...]] = ("labels_",)
     """Attributes with a value, or a row, for each row of what is fitted."""
@@ -107,27 +108,27 @@ class OverRanks:
 
 
 class ClustersRows(OverRanks):
-    """One whose fit gives labels of rows."""
+    """An estimator whose fit gives labels to rows."""
 
     def fit_predict(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Any:
-        """**Collective.** The labels of the rows of ``X``."""
+        """**Collective.** Fit the model, and return the labels of the rows of ``X``."""
         fitted: Any = self
         return fitted.fit(X, progress=progress).labels_
 
 
 class ClustersWeightedRows(OverRanks):
-    """One whose fit gives labels of rows that have weights."""
+    """An estimator whose fit gives labels to rows that have weights."""
 
     def fit_predict(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
     ) -> Any:
-        """**Collective.** The labels of the rows of ``X``."""
+        """**Collective.** Fit the model, and return the labels of the rows of ``X``."""
         fitted: Any = self
         return fitted.fit(X, sample_weight=sample_weight, progress=progress).labels_
 
 
 def gathered(model: Any) -> Any:
-    """**Collective.** A copy of a fitted model or pipeline, with NumPy arrays where it has global ones.
+    """**Collective.** A copy of a fitted model or pipeline in which NumPy arrays replace the global arrays.
 
     In an SPMD program::
 
@@ -135,7 +136,8 @@ def gathered(model: Any) -> Any:
         if comm.rank == 0:
             pickle.dump(whole, file)                # loads and predicts anywhere
 
-    Arrays of all its steps are gathered on every rank, ``labels_`` too. The model itself is not changed.
+    The arrays of all its steps are gathered on every rank, ``labels_`` included. The model itself is not
+    changed.
     """
     if isinstance(model, Array):
         return model.gather()

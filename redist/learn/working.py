@@ -1,8 +1,8 @@
-"""Fits and scores as work of all ranks: begun with the same arguments, told of by the first rank.
+"""Fits and scores as joint work of all ranks: called with the same arguments, reported on by the first rank.
 
-Before it ranks compare what they were told: which estimator, its parameters, whole rows. Rows in NumPy
-must be the same on all ranks. Their bits are added up, and some rows are taken in their order, which takes
-about as long as one look for missing values.
+Before the work begins, ranks compare what they were given: the estimator, its parameters, and arrays that
+are whole on every rank. NumPy rows must be the same on all ranks. They are compared by a sum of their bits
+and by some of the rows in order, which takes about as long as one check for missing values.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def working(function: F) -> F:
-    """Let a function be work of all ranks, by its name, and a method by that of its class.
+    """Make a function joint work of all ranks, under its own name, or a method under the name of its class.
 
-    Before it begins ranks compare what they are given. The first rank of the arrays among it speaks; its
-    ``progress=`` says how much. Work inside other work is part of it.
+    Before the work begins, ranks compare their arguments. The first rank of the arrays among them reports;
+    ``progress=`` says how much. Work called inside other work counts as part of it.
     """
     is_method = "." in function.__qualname__
     names = list(inspect.signature(function).parameters)
@@ -92,9 +92,9 @@ class Said(NamedTuple):
 
 
 def compare(comm: Comm, verb: str, own: Any, given: Mapping[str, Any]) -> None:
-    """**Collective over** ``comm``. Raise the same error on all ranks if they were told different things.
+    """**Collective over** ``comm``. Raise the same error on all ranks if their arguments differ.
 
-    ``own`` is an estimator, or the name of a function; ``given`` are the arguments by their names.
+    ``own`` is an estimator or the name of a function; ``given`` are the arguments by name.
     """
     if comm.size == 1:
         return
@@ -159,7 +159,7 @@ def _data_of(thing: Any) -> tuple[str, int] | None:
 
 
 def checksum_of(values: NDArray[Any]) -> int:
-    """**Local.** A number that other values hardly have, whatever their order in memory.
+    """**Local.** A number that hardly any other values share; it does not depend on their order in memory.
 
     >>> rows = np.arange(12.0).reshape(4, 3)
     >>> [checksum_of(rows) == checksum_of(one) for one in (np.asfortranarray(rows), rows[::-1])]

@@ -1,4 +1,4 @@
-"""A floor for methods over ranks: own rows, exact totals, visits to all rows, loops in C that meet.
+"""Building blocks for methods over ranks: own rows, exact totals, visits to all rows, and C loops in step.
 
 In an SPMD program::
 
@@ -9,7 +9,7 @@ In an SPMD program::
     for first, tile in spmd.Visits(rows):                   # the rows of all ranks, a tile at a time
         ...
 
-``redist.learn`` is built on it.
+``redist.learn`` is built on these.
 """
 
 import redist.runtime.mpi_library as _mpi_library  # noqa: F401  (first: it says what is missing)

@@ -1,4 +1,4 @@
-"""Ranks of one node that read each other's tiles in place, and loops in C that meet at every step."""
+"""Ranks of one node that read each other's tiles in place, and C loops that synchronise at every step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Values = NDArray[Any]
 
 
 def include() -> str:
-    """**Local.** The folder of ``redist_spmd.h``: the header of loops for :func:`node_loops`.
+    """**Local.** The folder that holds ``redist_spmd.h``, the header for loops run by :func:`node_loops`.
 
     >>> Path(include(), "redist_spmd.h").is_file()
     True
@@ -33,7 +33,7 @@ def include() -> str:
 
 
 def share(values: Values) -> Values:
-    """**Local.** Values where neighbours can read them: themselves, or a copy."""
+    """**Local.** Values where neighbours can read them: the same array if they can, else a copy."""
     if values.flags.c_contiguous and (not values.size or find(values) is not None):
         return values
     out = shared_empty(values.shape, values.dtype)
@@ -43,16 +43,16 @@ def share(values: Values) -> Values:
 
 @contextmanager
 def neighbour_tiles(comm: Comm, tile: Values) -> Iterator[dict[int, Values]]:
-    """**Collective over** ``comm``. What the ranks of this node gave, by rank, while a block runs.
+    """**Collective over** ``comm``. The tiles passed by the ranks of this node, while a block runs.
 
     >>> from mpi4py import MPI
     >>> with neighbour_tiles(MPI.COMM_SELF, np.arange(3)) as tiles:
     ...     tiles[0].tolist()
     [0, 1, 2]
 
-    Nothing is copied between ranks: each reads where the others' tiles lie, and at the end of the block all
-    wait until all have read. Shapes may differ, the dtype may not; read only, and do not move data inside.
-    Tiles of no elements, and those of ranks on other nodes, are not there.
+    Nothing is copied between ranks: each reads the others' tiles where they lie, and at the end of the block
+    every rank waits until all have finished reading. Tiles may differ in shape but not in dtype. Only read
+    them, and do not move data inside the block. Empty tiles and tiles of ranks on other nodes are left out.
     """
     said = np.frombuffer(tile.dtype.str.encode(), np.uint8)
     every, ends = all_parts(comm, said)
@@ -73,9 +73,9 @@ def neighbour_tiles(comm: Comm, tile: Values) -> Iterator[dict[int, Values]]:
 def node_loops(
     comm: Comm, shape: tuple[int, ...], dtype: Any = np.float64, what: str = "run a loop"
 ) -> Iterator[NodeLoops | None]:
-    """**Collective over** ``comm``. What runs loops in C that meet the other ranks, while a block runs.
+    """**Collective over** ``comm``. A runner for C loops in which ranks synchronise, while a block runs.
 
-    In an SPMD program, with a library of C that includes ``redist_spmd.h`` (:func:`include`)::
+    In an SPMD program, with a C library that includes ``redist_spmd.h`` (see :func:`include`)::
 
         with node_loops(comm, (2, width)) as loops:
             if loops is None:
@@ -83,8 +83,8 @@ def node_loops(
             else:
                 loops.run(lambda ranks: library.my_loop(n_steps, ranks))
 
-    ``loops.tile`` is what this rank lets the others read: a new array of zeros. None, on all ranks, if they
-    are on several nodes or the kernels of redist were not built. ``what`` is named in errors.
+    ``loops.tile`` is the tile that this rank lets the others read: a new array of zeros. ``loops`` is None
+    on all ranks if they are on several nodes or if redist's kernels were not built. Errors name ``what``.
     """
     every = all_rows(comm, np.array([math.prod(shape), np.dtype(dtype).itemsize]))
     if (every != every[0]).any() or not every[0, 0]:

@@ -1,4 +1,4 @@
-"""The rows of an array that a rank works on, where they stand in the whole, and how rows are passed on."""
+"""The rows that a rank works on, their place in the whole array, and how rows are passed to other ranks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one rank has of the rows of an array: ``local`` are rows ``first`` and following of ``n``.
+    """One rank's rows of an array: ``local`` has rows ``first``, ``first + 1``, ... of all ``n`` rows.
 
     >>> rows = Rows.share(np.arange(6.0).reshape(3, 2))
     >>> rows.first, rows.n, rows.fetch([2, 0]).tolist()
     (0, 3, [[4.0, 5.0], [0.0, 1.0]])
 
-    ``given`` is the global array that they are of, None if every rank was given the whole.
+    ``given`` is the global array that the rows belong to, or None if every rank was given the whole array.
     """
 
     local: Values
@@ -54,10 +54,11 @@ class Rows:
 
     @staticmethod
     def of(x: Array, on_gpu: bool = False) -> Rows:
-        """**Collective over** the ranks of ``x``. The own rows of a global array of any layout.
+        """**Collective over** the ranks of ``x``. This rank's rows of a global array of any layout.
 
-        They stay where they are if dim 0 is cut over all ranks in order, else they are moved so. Rows on a
-        GPU are copied to memory, unless ``on_gpu`` lets them stay there. Do not write to them.
+        The rows stay where they are if dim 0 is cut over all ranks in order; otherwise they are moved so
+        that it is. Rows on a GPU are copied to memory, unless ``on_gpu`` lets them stay there. Do not write
+        to the rows.
 
         >>> from redist import pgas
         >>> Rows.of(pgas.arange(4)).local.tolist()
@@ -78,7 +79,7 @@ class Rows:
 
     @staticmethod
     def share(x: Any, comm: Comm | None = None) -> Rows:
-        """**Local.** This rank's share of rows that every rank has, the same on all.
+        """**Local.** This rank's share of rows that every rank has in full, with the same values.
 
         >>> Rows.share([3, 4, 5]).local.tolist()
         [3, 4, 5]
@@ -91,27 +92,27 @@ class Rows:
 
     @property
     def d(self) -> int:
-        """Columns."""
+        """The number of columns."""
         return int(self.local.shape[1])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
+        """The dtype of the elements."""
         return self.local.dtype
 
     @property
     def on_gpu(self) -> bool:
-        """Whether they lie on a GPU."""
+        """Whether the rows lie on a GPU."""
         return is_device(self.local)
 
     def beside(self, values: Values) -> Any:
-        """**Local.** Values where the rows lie: themselves, or a copy on the GPU."""
+        """**Local.** Values in the kind of memory that holds the rows: unchanged, or copied to the GPU."""
         return to_device(values) if self.on_gpu else values
 
     def need(self, what: str, row_bytes: int, n_bytes: int = 0) -> None:
-        """**Collective** under a memory limit. Raise on all ranks if there is no room to work.
+        """**Collective** under a memory limit. Raise on all ranks if there is not enough room to work.
 
-        That takes ``row_bytes`` for each row of the rank with most of them, and ``n_bytes`` besides.
+        The work needs ``row_bytes`` for each row of the rank that has the most rows, plus ``n_bytes``.
         """
         if self.given is not None and not self.given.memory.on_device:
             most = -(-self.n // self.comm.size)
@@ -122,15 +123,15 @@ class Rows:
         return replace(self, local=local)
 
     def holds(self, numbers: Numbers) -> NDArray[np.bool_]:
-        """**Local.** Which of some numbers of rows are of this rank."""
+        """**Local.** Which of the given row numbers belong to this rank."""
         return (numbers >= self.first) & (numbers < self.first + len(self.local))
 
     def firsts(self) -> Numbers:
-        """**Collective.** Where the rows of each rank begin, and at the end how many there are."""
+        """**Collective.** The first row number of each rank, followed by the number of rows in the whole."""
         return np.append(all_rows(self.comm, np.int64(self.first)), self.n)
 
     def fetch(self, numbers: Any) -> Values:
-        """**Collective.** Rows by their numbers, the same on every rank and for every rank."""
+        """**Collective.** The rows with the given numbers, which are the same on all ranks; all get them."""
         wanted = np.atleast_1d(np.asarray(numbers, dtype=np.int64))
         out = np.zeros((len(wanted), *self.local.shape[1:]), self.dtype)
         here = self.holds(wanted)
@@ -139,7 +140,7 @@ class Rows:
         return Totals(self.comm, out.size, dtype=self.dtype)(out).reshape(out.shape)
 
     def gather(self, values: Values) -> Values:
-        """**Collective.** Values of the rows of all ranks, whole on every rank."""
+        """**Collective.** The values for the rows of all ranks, whole on every rank."""
         local = np.ascontiguousarray(to_host(values))
         if not self.is_even:
             out = np.zeros((self.n, *local.shape[1:]), local.dtype)
@@ -149,14 +150,14 @@ class Rows:
         return np.asarray(Array(t, self.comm, local).gather())
 
     def as_global(self, values: Values) -> Array:
-        """**Local.** Values of the own rows as a global array, its rows cut over all ranks."""
+        """**Local.** Values of this rank's rows as a global array, with rows cut over all ranks."""
         values = functions_for(values).ascontiguousarray(values)
         t = cut_by_rows(self.comm.size, values.dtype, (self.n, *values.shape[1:]))
         made = Array(t, self.comm, values, memory_for(is_device(values)))
         return made
 
     def answer(self, values: Values) -> Any:
-        """**Collective.** Values of the own rows as a user gets them: global, cut as was given, or whole."""
+        """**Collective.** Values for the rows in the form of the user's input: cut the same way, or whole."""
         if self.given is None or not self.is_even:
             return self.gather(values)
         made = self.as_global(values)
@@ -166,7 +167,7 @@ class Rows:
         return made.to(target).to_device(kind_of(self.given))
 
     def even_out(self) -> Rows:
-        """**Collective.** The same rows, shared among ranks as a type would cut them."""
+        """**Collective.** The same rows, shared among the ranks as a type would cut them."""
         if self.is_even:
             return self
         first = own_range(self.comm, self.n)[0]
@@ -180,7 +181,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """Rows passed on to other ranks: who gets which is settled once, then values of them go there and back.
+    """Rows passed on to other ranks: their destinations are settled once, then values travel there and back.
 
     In an SPMD program that sends every row to the rank that a key names::
 
@@ -188,13 +189,13 @@ class Passing:
         got = passing.there(local)                  # rows, in order of the ranks that gave them
         answers = passing.back(work_on(got))        # one for each of passing.rows
 
-    Where values go once and back once, as tokens do to their experts, sizes travel with the values::
+    Where values travel only once each way, as tokens do to their experts, the sizes travel with the values::
 
         passing, tokens = Passing.with_values(comm, hidden, expert_of // experts_per_rank)
         mixed = passing.back(mlp(tokens))           # in the order of passing.rows
 
-    ``rows`` are those that this rank gives, in order of the ranks that get them; ``given`` and ``got`` say
-    how many go to each rank and come from it.
+    ``rows`` are the rows that this rank gives away, in order of the receiving ranks; ``given`` and ``got``
+    are the numbers of rows that go to each rank and come from each rank.
     """
 
     comm: Comm
@@ -225,10 +226,12 @@ class Passing:
 
     @staticmethod
     def with_values(comm: Comm, values: Values, ranks: Numbers) -> tuple[Passing, Values]:
-        """**Collective over** ``comm``. Give row i of ``values`` to ``ranks[i]``; how, and what came.
+        """**Collective over** ``comm``. Give row i of ``values`` to ``ranks[i]``.
 
-        Ranks tell each other nothing before: one message for each pair has the rows and says how many
-        they are.
+        Returns the passing and the rows that arrived.
+
+        The ranks exchange no sizes beforehand: one message for each pair of ranks carries the rows and says
+        how many there are.
 
         >>> from mpi4py import MPI
         >>> passing, got = Passing.with_values(MPI.COMM_SELF, np.array([[1.5], [2.5]]), np.array([0, 0]))
@@ -250,15 +253,15 @@ class Passing:
 
     @property
     def from_ranks(self) -> Numbers:
-        """For each row that this rank gets, who gave it."""
+        """The rank that gave each of the rows that this rank gets."""
         return np.repeat(np.arange(self.comm.size), self.got)
 
     def there(self, values: Values) -> Values:
-        """**Collective.** Pass values of rows on: those that this rank gets, in order of who gave them."""
+        """**Collective.** Pass values of rows on; those that arrive are in order of who gave them."""
         return _exchange(self.comm, values[self.rows], self.given, self.got)
 
     def back(self, values: Values) -> Values:
-        """**Collective.** Pass values of the rows that were got back: in the order of :attr:`rows`."""
+        """**Collective.** Pass values of the received rows back, into the order of :attr:`rows`."""
         return _exchange(self.comm, values, self.got, self.given)
 
 
@@ -295,7 +298,7 @@ def lies_on_gpu(x: Any) -> bool:
 
 
 def whole_of(x: Any) -> Any:
-    """**Collective.** A global array as a NumPy array, whole on every rank; anything else as it is.
+    """**Collective.** A global array as a NumPy array, whole on every rank; anything else unchanged.
 
     >>> whole_of([1, 2])
     [1, 2]
@@ -304,7 +307,7 @@ def whole_of(x: Any) -> Any:
 
 
 def cut_like(x: Array, values: Values) -> Array:
-    """**Local.** Values of all rows of a global array, the same on every rank, as an array cut as it is.
+    """**Local.** Values for all rows of ``x``, the same on every rank, as a global array cut as ``x`` is.
 
     >>> from redist import pgas
     >>> cut_like(pgas.ones((3, 2)), np.array([1.0, 2.0, 4.0])).shape
@@ -316,14 +319,14 @@ def cut_like(x: Array, values: Values) -> Array:
 
 
 def in_memory(x: Array) -> Array:
-    """**Local.** An array with its tiles in memory; a trace shows the bytes that leave a GPU for it."""
+    """**Local.** The array with its tiles in memory; a trace shows the bytes copied from a GPU for this."""
     if x.memory.on_device and x.tile is not None:
         traffic().note(calling_line(), CopiedRows(1, x.tile.nbytes))
     return x.to_device("cpu")
 
 
 def own_range(comm: Comm, n: int) -> tuple[int, int]:
-    """**Local.** Where the rows of this rank start and end if all ranks share ``n`` of them.
+    """**Local.** Where this rank's rows start and end if all ranks share ``n`` rows.
 
     >>> from mpi4py import MPI
     >>> own_range(MPI.COMM_SELF, 7)

@@ -1,6 +1,6 @@
-"""Numbers that no rank has all of, in order: the k-th smallest, the median, and rows drawn by weight.
+"""Order statistics and draws over all ranks: the k-th smallest value, the median, and rows drawn by weight.
 
-Weights are added up exactly (:class:`redist.spmd.ExactGrid`): the number of ranks changes no draw.
+Weights are added up exactly (:class:`redist.spmd.ExactGrid`), so draws do not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAMPLE = 512
 
 
 def median_of_all(comm: Comm, values: Values) -> float:
-    """**Collective over** ``comm``. The median of all ranks' values, as NumPy has it.
+    """**Collective over** ``comm``. The median of all ranks' values, as NumPy computes it.
 
     >>> from mpi4py import MPI
     >>> median_of_all(MPI.COMM_SELF, np.array([5.0, 1.0, 2.0, 9.0]))
@@ -40,13 +40,13 @@ def median_of_all(comm: Comm, values: Values) -> float:
 
 
 def kth_of_all(comm: Comm, values: Values, k: int) -> float:
-    """**Collective over** ``comm``. The value that ``k`` others come before if all ranks' values are sorted.
+    """**Collective over** ``comm``. The value at position ``k``, from 0, of all ranks' values in order.
 
     >>> from mpi4py import MPI
     >>> kth_of_all(MPI.COMM_SELF, np.array([5.0, 1.0, 2.0, 9.0]), 1)
     2.0
 
-    Candidates are narrowed down, exactly; values on GPUs stay there until few are left.
+    The candidates are narrowed down exactly; values on GPUs stay there until few are left.
     """
     own = np.array([values.size, int(np.count_nonzero(values != values))], np.int64)
     n, missing = total_of(comm, own).tolist()
@@ -97,7 +97,7 @@ def _pivots(comm: Comm, left: Values, share: float, width: float = 0.05) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class RunningSums:
-    """Weights of the own rows added up, those of all rows before them included; ``total`` is that of all.
+    """The running sums of all weights, up to each of this rank's rows; ``total`` is the sum of all weights.
 
     >>> sums = RunningSums.of(Rows.share([0, 0, 0]), np.array([1.0, 2.0, 1.0]), bound=2.0)
     >>> sums.total, sums.find_shares(np.array([0.1, 0.5, 0.9])).tolist()
@@ -121,14 +121,17 @@ class RunningSums:
         return RunningSums(rows, sums[0] + sums[1], float(total[0] + total[1]))
 
     def find(self, values: Values, side: str = "left") -> Numbers:
-        """**Collective.** How many rows' sums are below each value (``right``: not above): a row's number."""
+        """**Collective.** For each value, the number of rows whose sums are below it.
+
+        This is a row number. With ``side="right"``, sums equal to the value count too.
+        """
         below = to_host(
             functions_for(self.sums).searchsorted(self.sums, self.rows.beside(values), side)
         )
         return total_of(self.rows.comm, below.astype(np.int64))
 
     def find_shares(self, shares: Values) -> Numbers:
-        """**Collective.** The rows at shares of the total, from 0 to 1, as ``choice`` finds them."""
+        """**Collective.** The rows at given shares of the total, from 0 to 1, as ``choice`` finds them."""
         sums = self.sums / self.total
         below = to_host(functions_for(sums).searchsorted(sums, self.rows.beside(shares), "right"))
         return total_of(self.rows.comm, below.astype(np.int64))
@@ -137,7 +140,7 @@ class RunningSums:
 def draw(rows: Rows, weights: Values, random_state: np.random.RandomState, size: int) -> Numbers:
     """**Collective.** Draw ``size`` rows, as ``random_state.choice(n, size, p=weights / sum)`` does.
 
-    Every rank gives the weights of its own rows, and the same random state; all get the same numbers.
+    Every rank passes the weights of its own rows and the same random state; all get the same row numbers.
 
     >>> draw(Rows.share([0, 0, 0]), np.array([0.0, 1.0, 0.0]), np.random.RandomState(0), 4).tolist()
     [1, 1, 1, 1]
@@ -150,7 +153,7 @@ def draw(rows: Rows, weights: Values, random_state: np.random.RandomState, size:
 def draw_distinct(
     rows: Rows, weights: Values, random_state: np.random.RandomState, size: int
 ) -> Numbers:
-    """**Collective.** The same without drawing a row twice, as with ``replace=False``."""
+    """**Collective.** Draw ``size`` different rows by weight, as ``choice`` does with ``replace=False``."""
     if _must_be_shares(rows, weights) < size:
         raise ValueError("Fewer non-zero entries in p than size")
     left, bound = weights.astype(np.float64), largest(rows.comm, weights)

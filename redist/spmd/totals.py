@@ -1,6 +1,6 @@
-"""Numbers of all ranks brought together: totals, exact sums, all rows, one error.
+"""Numbers of all ranks brought together: totals, exact sums, rows of all ranks, and a common error.
 
-Whatever decides how a program goes on comes from here, so that all ranks go the same way.
+Whatever decides how a program continues comes from here, so that all ranks take the same path.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def _ends(size: int, n: int, op: str, dtype: np.dtype[Any]) -> tuple[ArrayType, 
 
 
 class Totals:
-    """Combines rows of ``n`` numbers of all ranks, by ``sum``, ``max`` or ``min``; every rank gets them.
+    """Combines the ranks' rows of ``n`` numbers by ``sum``, ``max`` or ``min``; every rank gets the result.
 
     >>> from mpi4py import MPI
     >>> add_up = Totals(MPI.COMM_SELF, 2)
     >>> add_up(np.array([1.0, 2.5])).tolist()
     [1.0, 2.5]
 
-    It is one all-reduce, planned and prepared at the first call, and a trace shows it. Use one for rows that
-    a loop combines again and again, and :func:`total_of` for what is combined once.
+    This is one all-reduce, planned and prepared at the first call and shown in a trace. Use ``Totals`` for
+    rows that a loop combines again and again, and :func:`total_of` for values that are combined once.
     """
 
     __slots__ = ("_comm", "_ends", "_prepared", "_shape")
@@ -56,7 +56,7 @@ class Totals:
         self._prepared: Transfer | None = None
 
     def __call__(self, row: Values) -> Values:
-        """**Collective.** The combined rows of all ranks, a new array of one dim."""
+        """**Collective.** The combined row of all ranks, as a new array of one dim."""
         source, target = self._ends
         flat = np.ascontiguousarray(row, dtype=source.dtype.to_numpy()).reshape(-1)
         if self._comm.size == 1 or not flat.size:
@@ -68,7 +68,7 @@ class Totals:
 
 
 class RowsOfAll:
-    """Brings rows of ``n`` numbers of all ranks to every rank, stacked; prepared as :class:`Totals` is.
+    """Brings the ranks' rows of ``n`` numbers to every rank, stacked; prepared like :class:`Totals`.
 
     >>> from mpi4py import MPI
     >>> tell = RowsOfAll(MPI.COMM_SELF, 3)
@@ -76,8 +76,8 @@ class RowsOfAll:
     >>> tell().tolist()
     [[7.0, 8.0, 9.0]]
 
-    This rank's is written to :attr:`row`. What a call gives is overwritten by the next: it is made for
-    methods of many small steps.
+    Write this rank's row to :attr:`row`. The result of a call is overwritten by the next call: the class is
+    made for methods with many small steps.
     """
 
     __slots__ = ("_comm", "_move", "row")
@@ -90,7 +90,7 @@ class RowsOfAll:
         self._move = TileMove(self.row[None], cut, whole, shape, BUFFERS, None, np.empty(shape))
 
     def __call__(self) -> Values:
-        """**Collective.** The rows of all ranks, until the next call."""
+        """**Collective.** The rows of all ranks; valid until the next call."""
         if self._comm.size == 1:
             return self.row[None]
         every, transfer = traffic().redistribute(self._move, self._comm, None)
@@ -101,7 +101,7 @@ class RowsOfAll:
 
 
 def total_of(comm: Comm, row: Any, op: str = "sum") -> Values:
-    """**Collective over** ``comm``. Numbers of any shape combined over all ranks, once.
+    """**Collective over** ``comm``. Numbers of any shape, combined over all ranks once.
 
     >>> from mpi4py import MPI
     >>> total_of(MPI.COMM_SELF, [[1, 2], [3, 4]], "max").tolist()
@@ -112,7 +112,7 @@ def total_of(comm: Comm, row: Any, op: str = "sum") -> Values:
 
 
 def all_rows(comm: Comm, row: Any) -> Values:
-    """**Collective over** ``comm``. The rows of all ranks, stacked; every rank gives one of the same shape.
+    """**Collective over** ``comm``. The rows of all ranks, stacked; all must have the same shape.
 
     >>> from mpi4py import MPI
     >>> all_rows(MPI.COMM_SELF, [3, 4]).tolist()
@@ -123,9 +123,9 @@ def all_rows(comm: Comm, row: Any) -> Values:
 
 
 def all_parts(comm: Comm, values: Values) -> tuple[Values, NDArray[np.int64]]:
-    """**Collective over** ``comm``. The values of all ranks, one after another; each has any number of them.
+    """**Collective over** ``comm``. The values of all ranks, joined in rank order; each may pass any number.
 
-    Also where those of each rank begin, and at the end how many there are.
+    Also returns where the values of each rank begin, followed by the total number of values.
 
     >>> from mpi4py import MPI
     >>> joined, begins = all_parts(MPI.COMM_SELF, np.array([5, 6, 7]))
@@ -141,7 +141,7 @@ def all_parts(comm: Comm, values: Values) -> tuple[Values, NDArray[np.int64]]:
 
 
 def largest(comm: Comm, values: Values) -> float:
-    """**Collective over** ``comm``. The largest magnitude of any rank's values; 0 where there are none.
+    """**Collective over** ``comm``. The largest magnitude among all ranks' values; 0 if there are none.
 
     >>> from mpi4py import MPI
     >>> largest(MPI.COMM_SELF, np.array([1.0, -7.5]))
@@ -154,8 +154,8 @@ def largest(comm: Comm, values: Values) -> float:
 def exact_total(comm: Comm, values: Values, bound: float | None = None) -> Values:
     """**Collective over** ``comm``. The sum along dim 0 of all ranks' values, rounded once.
 
-    It has the same bits for every number of ranks, however rows are cut. ``bound`` is a number that no
-    value exceeds, if it is known; all ranks give the same.
+    The result has the same bits for every number of ranks, however the rows are cut. ``bound`` is a number
+    that no value exceeds in magnitude, if one is known; all ranks pass the same one.
 
     >>> from mpi4py import MPI
     >>> exact_total(MPI.COMM_SELF, np.array([[1e16, 1.0], [1.0, 2.0], [-1e16, 3.0]])).tolist()
@@ -169,17 +169,18 @@ def exact_total(comm: Comm, values: Values, bound: float | None = None) -> Value
 
 @dataclass(frozen=True, slots=True)
 class ExactGrid:
-    """Splits values into two parts that add without rounding, so that sums have the same bits in every order.
+    """Splits values into two parts that add without rounding, so that sums have the same bits in any order.
 
     >>> grid = ExactGrid.for_sum(bound=1.0, count=3)
     >>> coarse, fine = grid.split(np.array([0.1, 0.7, -0.3]))
     >>> bool(coarse.sum() + fine.sum() == coarse[::-1].sum() + fine[::-1].sum())
     True
 
-    How rows are cut over ranks, how many ranks there are, and in which order their sums meet changes nothing.
-    The coarse part of a value is the nearest multiple of a unit that is so large that all coarse parts
-    together are a multiple of it below 2**53; the fine part does the same for what is left. What is lost
-    after that is at most ``count ** 2 * 2 ** -104`` of ``count * bound``: less than a usual sum loses.
+    The result does not depend on how rows are cut over ranks, on the number of ranks, or on the order in
+    which their sums are combined. The coarse part of a value is the nearest multiple of a unit so large that
+    the sum of all coarse parts is less than 2**53 units; the fine part does the same for the remainder. What
+    is lost after that is at most ``count ** 2 * 2 ** -104`` of ``count * bound``: less than an ordinary sum
+    loses.
     """
 
     steps: tuple[float, float]
@@ -187,12 +188,12 @@ class ExactGrid:
 
     @staticmethod
     def for_sum(bound: float, count: int) -> ExactGrid:
-        """The grid for a sum of ``count`` values, none larger than ``bound``."""
+        """The grid for a sum of ``count`` values, none larger in magnitude than ``bound``."""
         coarse = _unit(bound, count)
         return ExactGrid((1.5 * 2.0**52 * coarse, 1.5 * 2.0**52 * _unit(coarse / 2, count)))
 
     def split(self, values: Values) -> tuple[Values, Values]:
-        """**Local.** The coarse and the fine parts of values, which add without rounding."""
+        """**Local.** The coarse and fine parts of values, which add without rounding."""
         coarse_step, fine_step = self.steps
         coarse = (values + coarse_step) - coarse_step
         fine = values - coarse
@@ -201,7 +202,7 @@ class ExactGrid:
         return coarse, fine
 
     def sum_rows(self, values: Values) -> Values:
-        """**Local.** The sums along dim 0, coarse and fine, side by side along a new first dim."""
+        """**Local.** The coarse and fine sums along dim 0, stacked along a new first dim."""
         coarse, fine = self.split(values.astype(np.float64, copy=False))
         return np.stack([coarse.sum(axis=0), fine.sum(axis=0)])
 
@@ -216,9 +217,9 @@ def _unit(bound: float, count: int) -> float:
 
 @contextmanager
 def same_error(comm: Comm) -> Iterator[None]:
-    """**Collective over** ``comm`` at the end. An error of the block on any rank is raised on all.
+    """**Collective over** ``comm`` at the end. An error in the block on any rank is raised on all ranks.
 
-    All raise that of the first rank that has one, before anything else moves.
+    All ranks raise the error of the first rank that has one, before any other data moves.
 
     >>> from mpi4py import MPI
     >>> with same_error(MPI.COMM_SELF):

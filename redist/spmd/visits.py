@@ -1,11 +1,11 @@
 """Visits: every rank sees the rows of all ranks, one tile at a time, its own first.
 
-Tiles of the same node are read where they are: nothing is copied. Those of other nodes come by one planned
-move each, the next under way while one is used; those that came first are kept for the next visit, as
-long as there is room.
+Tiles of ranks on the same node are read in place: nothing is copied. Each tile of another node arrives by
+one planned move, and the next move is under way while a tile is used; the first tiles to arrive are kept for
+the next visit, as long as there is room.
 
-On GPUs, tiles of ranks that share one are read where they are, too. Those of other GPUs of the node are
-copied while the kernels before run, each once. Tiles of other nodes come one after another.
+On GPUs, tiles of ranks that share a GPU are read in place, too. Tiles on other GPUs of the node are each
+copied once, while earlier kernels run. Tiles of other nodes come one after another.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ KEPT_BYTES = 2**26
 
 
 class Visits:
-    """Visits to the rows of all ranks; making them, and each visit, is **collective over** the rows' ranks.
+    """Visits to the rows of all ranks; creating them, and each visit, is **collective over** the rows' ranks.
 
     >>> from redist.spmd import Rows
     >>> for first, tile in Visits(Rows.share([[3.0], [5.0]])):      # rows first, first + 1, ... of the whole
     ...     print(first, tile.tolist())
     0 [[3.0], [5.0]]
 
-    Every rank must go through the whole of a visit, and may not move data inside it. ``prefetch=False``
-    and ``keep_bytes=0`` switch off what is fetched ahead and kept, for comparison; ``node_size``
-    pretends that nodes have this many ranks. ``counts`` says what visits did; a trace shows it by line.
+    Every rank must complete each visit that it starts, and must not move data during it. ``prefetch=False``
+    and ``keep_bytes=0`` switch off fetching ahead and keeping tiles, for comparison; ``node_size`` pretends
+    that each node has that many ranks. ``counts`` sums up what the visits did; a trace shows it by line.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Visits:
         self._kept: dict[int, Values] = {}
 
     def __iter__(self) -> Iterator[tuple[int, Values]]:
-        """**Collective.** First rows and rows of all ranks, each once."""
+        """**Collective.** The first row number and the rows of each rank's tile, each once."""
         before = self.counts
         for other, tile in self._on_gpus() if self._on_gpu else self._near():
             yield int(self._firsts[other]), tile

@@ -2,13 +2,12 @@
 
 In an SPMD program::
 
-from redist.learn.datasets import make_blobs, make_moons
+    from redist.learn.datasets import make_blobs, make_moons
 
-x, y = make_blobs(1_000_000, 8, centers=5, random_state=0, type="{x}, {}")
+    x, y = make_blobs(1_000_000, 8, centers=5, random_state=0, type="{x}, {}")
 
-Names and arguments are those of ``sklearn.datasets``. The values come from a seed and the number of the
-row alone: they are the same for every number of ranks and every type, and are not the draws of scikit-
-learn.
+Names and arguments are those of ``sklearn.datasets``. The values depend only on the seed and on the number
+of the row: they are the same for every number of ranks and every type, and differ from scikit-learn's.
 """
 
 from redist.learn.datasets.blocks import make_biclusters, make_checkerboard

@@ -1,4 +1,4 @@
-"""Matrices with blocks of like values, rows and columns shuffled: what biclustering looks for."""
+"""Matrices made of blocks of similar values, with rows and columns shuffled, as biclustering looks for."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def make_biclusters(
     type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """**Local** if ``random_state`` is an int. Make a matrix with blocks of one value along its diagonal.
+    """**Local** if ``random_state`` is an int. Make a matrix with constant blocks along its diagonal.
 
-    ``x, rows, columns = make_biclusters((30_000, 200), 5, random_state=0)``: ``rows[c]`` says which rows
-    block ``c`` has, cut as the rows of ``x`` are; ``columns`` the same of its columns.
+    ``x, rows, columns = make_biclusters((30_000, 200), 5, random_state=0)``: ``rows[c]`` says which rows are
+    in block ``c``, and is cut as the rows of ``x`` are; ``columns`` says the same of the columns.
     """
     return _blocks(
         shape, (n_clusters, n_clusters), True, noise, (minval, maxval), shuffle, random_state,
@@ -43,10 +43,11 @@ def make_checkerboard(
     dtype: Any = np.float64, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """**Local** if ``random_state`` is an int. Make a matrix of blocks, each of one value.
+    """**Local** if ``random_state`` is an int. Make a matrix of constant blocks.
 
-    As :func:`make_biclusters`, with a value for each cluster of rows and of columns; block ``c`` is
-    cluster ``c // n`` of rows and ``c % n`` of the ``n`` of columns.
+    Like :func:`make_biclusters`, but with a value for each pair of a row cluster and a column cluster. Block
+    ``c`` is row cluster ``c // n`` and column cluster ``c % n``, where ``n`` is the number of column
+    clusters.
     """
     of = (n_clusters, n_clusters) if isinstance(n_clusters, (int, np.integer)) else n_clusters
     return _blocks(

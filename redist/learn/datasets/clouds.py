@@ -1,4 +1,4 @@
-"""Clouds of rows around centres: blobs, and the corners of a cube with columns that say nothing."""
+"""Clouds of rows around centres: blobs, and corners of a cube with extra uninformative columns."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def make_blobs(
     return_centers: bool = False, dtype: Any = np.float64, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Any:  # fmt: skip
-    """**Local** if ``random_state`` is an int. Make rows spread around centres, and the centre of each.
+    """**Local** if ``random_state`` is an int. Make rows spread around centres, and each row's centre number.
 
     In an SPMD program::
 
         x, y = make_blobs(1_000_000, 8, centers=5, random_state=0, type="{x}, {}")
 
-    Arguments are those of scikit-learn's ``make_blobs``; the draws are others, the same for every number
-    of ranks and every type. ``transformation`` is a matrix that rows are multiplied with: ``[[0.6,
-    -0.6], [-0.4, 0.8]]`` makes long, slanted clusters. Labels are cut as the rows are.
+    The arguments are those of scikit-learn's ``make_blobs``; the random draws differ from it, and are the
+    same for every number of ranks and every type. The rows are multiplied by the matrix ``transformation``:
+    ``[[0.6, -0.6], [-0.4, 0.8]]`` makes long, slanted clusters. The labels are cut as the rows are.
     """
     seed = seed_of(random_state, comm)
     per_group = None if isinstance(n_samples, (int, np.integer)) else list(n_samples)
@@ -78,7 +78,7 @@ def make_blobs(
 
 
 def times(rows: Values, matrix: Values) -> Values:
-    """**Local.** Rows times a small matrix, with bits that do not depend on how many rows there are.
+    """**Local.** Rows times a small matrix; the bits do not depend on how many rows there are.
 
     >>> times(np.ones((2, 2)), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[4.0, 6.0], [4.0, 6.0]]
@@ -105,7 +105,7 @@ def _centers(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How many columns are informative, made of those, repeated, and noise."""
+    """The numbers of columns that are informative, redundant, repeated, and noise."""
 
     informative: int
     redundant: int
@@ -114,7 +114,7 @@ class Columns:
 
     @property
     def n(self) -> int:
-        """All of them."""
+        """The total number of columns."""
         return self.informative + self.redundant + self.repeated + self.noise
 
 
@@ -126,12 +126,13 @@ def make_classification(
     random_state: Any = None, dtype: Any = np.float64, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """**Local** if ``random_state`` is an int. Make rows of several classes, each of several clusters.
+    """**Local** if ``random_state`` is an int. Make rows of several classes, each with several clusters.
 
     ``x, y = make_classification(1_000_000, 20, n_classes=3, n_informative=4, random_state=0)``. Clusters lie
-    at corners of a cube (``hypercube=False``: near them), each stretched by a matrix of its own; then come
-    columns that are sums of these, copies, and noise. Arguments are those of scikit-learn's function,
-    draws are not; ``flip_y`` of the labels are drawn anew.
+    at the corners of a cube (near them with ``hypercube=False``), each stretched by a matrix of its own.
+    These informative columns are followed by linear combinations of them, by copies, and by noise. The
+    arguments are those of scikit-learn's function, but the random draws are not; a share ``flip_y`` of the
+    labels is redrawn.
     """
     k = n_classes * n_clusters_per_class
     columns = Columns(

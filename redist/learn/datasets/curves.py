@@ -1,4 +1,4 @@
-"""Rows along curves: half moons, circles, and surfaces rolled up in three dims."""
+"""Rows along curves and rolled-up surfaces: half moons, circles, and sheets in three dims."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def make_moons(
     random_state: Any = None, dtype: Any = np.float64, type: Type | None = None,
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """**Local** if ``random_state`` is an int. Make two half circles that reach into each other.
+    """**Local** if ``random_state`` is an int. Make two interleaving half circles.
 
-    ``x, y = make_moons(100_000, noise=0.05, random_state=0, type="{x}, {}")``. Arguments are those of
-    scikit-learn's function; without noise and unshuffled, so are the rows.
+    ``x, y = make_moons(100_000, noise=0.05, random_state=0, type="{x}, {}")``. The arguments are those of
+    scikit-learn's function; without noise and shuffling, so are the rows.
     """
     counts = _halves(n_samples)
 
@@ -54,9 +54,9 @@ def make_circles(
     type: Type | None = None, mesh: MeshLike | None = None, comm: Comm | None = None,
     device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """**Local** if ``random_state`` is an int. Make a circle, and one inside it of radius ``factor``.
+    """**Local** if ``random_state`` is an int. Make a circle, and one of radius ``factor`` inside it.
 
-    ``x, y = make_circles(100_000, factor=0.5, random_state=0)``, as :func:`make_moons`.
+    ``x, y = make_circles(100_000, factor=0.5, random_state=0)``; otherwise like :func:`make_moons`.
     """
     counts = _halves(n_samples)
 
@@ -76,7 +76,7 @@ def make_swiss_roll(
 ) -> tuple[Array, Array]:  # fmt: skip
     """**Local** if ``random_state`` is an int. Make a sheet rolled up in three dims, and rows' places on it.
 
-    ``x, t = make_swiss_roll(10_000, random_state=0)``; with a ``hole`` the middle of the sheet is empty.
+    ``x, t = make_swiss_roll(10_000, random_state=0)``; with a ``hole``, the middle of the sheet is empty.
     """
 
     def points(draws: Values) -> tuple[Values, Values]:
@@ -97,7 +97,7 @@ def make_s_curve(
     dtype: Any = np.float64, type: Type | None = None, mesh: MeshLike | None = None,
     comm: Comm | None = None, device: Any = None,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """**Local** if ``random_state`` is an int. Make a sheet bent to an S, and where rows lie on it.
+    """**Local** if ``random_state`` is an int. Make a sheet bent into an S, and each row's place on it.
 
     ``x, t = make_s_curve(10_000, random_state=0)``.
     """

@@ -1,4 +1,4 @@
-"""Rows and their labels as global arrays: every rank writes its own, nothing moves."""
+"""Rows and their labels as global arrays: every rank writes its own, and nothing moves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Values = NDArray[Any]
 
 
 class RowDraws:
-    """A stream of a seed, this many numbers a row; ``number`` tells streams of one seed apart."""
+    """A random stream of a seed; ``number`` tells streams of one seed apart."""
 
     def __init__(self, seed: int, number: int) -> None:
         self._stream = Stream(seed, number)
@@ -49,13 +49,13 @@ class RowDraws:
         return out
 
     def alike(self) -> np.random.Generator:
-        """**Local.** A generator for what is small, and the same on every rank: centres, mixtures."""
+        """**Local.** A generator for small values that are the same on every rank: centres, mixtures."""
         words = self._stream.words(0, 4)
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
 
 
 def seed_of(random_state: Any, comm: Comm | None) -> int:
-    """**Local** for an int; else **collective**: a seed drawn from a generator, of None by rank 0."""
+    """**Local** for an int, else **collective**. A seed from ``random_state``; rank 0 chooses it for None."""
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         return int(random_state)
     return int(one_random_state(comm_or_world(comm), random_state).randint(2**31 - 1))
@@ -76,7 +76,7 @@ ODD = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Shuffled:
-    """A permutation of ``0, ..., n - 1`` by a seed."""
+    """A permutation of ``0, ..., n - 1`` determined by a seed."""
 
     n: int
     seed: int
@@ -95,15 +95,15 @@ class Shuffled:
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """No permutation."""
+    """The identity permutation."""
 
     def __call__(self, numbers: Numbers) -> Numbers:
-        """**Local.** The numbers."""
+        """**Local.** The numbers unchanged."""
         return numbers
 
 
 def order_of(n: int, shuffle: bool, seed: int) -> Shuffled | InOrder:
-    """**Local.** How rows are ordered."""
+    """**Local.** The order of the rows: shuffled or not."""
     return Shuffled(n, seed) if shuffle else InOrder()
 
 
@@ -127,7 +127,7 @@ PartOfRows = Callable[[int, int], Values]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a set shall lie, and of which floats it is."""
+    """Where a set is to lie, and its dtype."""
 
     dtype: Any = np.float64
     type: Type | None = None
@@ -150,7 +150,7 @@ def make_rows(shape: tuple[int, int], part: PartOfRows, place: Place) -> Array:
 
 
 def label_rows(x: Array, part: PartOfRows, dtype: Any = np.int64, dim: int = 0) -> Array:
-    """**Local.** Values of rows, cut as a dim of ``x`` is, where its tiles lie."""
+    """**Local.** Values for the rows, cut as a dim of ``x`` is, where its tiles lie."""
 
     def fill(tile: Tile, box: Box) -> None:
         tile[...] = part(*box[0])
@@ -161,7 +161,7 @@ def label_rows(x: Array, part: PartOfRows, dtype: Any = np.int64, dim: int = 0) 
 
 
 def counts_of(n_samples: int | Sequence[int], n_groups: int) -> list[int]:
-    """**Local.** How many rows each group has: as said, or alike, the first of them one more.
+    """**Local.** How many rows each group has: as given, or evenly shared, with one more in the first groups.
 
     >>> counts_of(10, 3), counts_of((4, 5), 2)
     ([4, 3, 3], [4, 5])
@@ -176,7 +176,7 @@ def counts_of(n_samples: int | Sequence[int], n_groups: int) -> list[int]:
 
 
 def group_of(numbers: NDArray[np.int64], counts: Sequence[int]) -> tuple[Values, Values]:
-    """**Local.** The group that each row is of, and its number within it, if groups stand one by one."""
+    """**Local.** Each row's group and its number within the group, if groups follow one another."""
     ends = np.cumsum(counts)
     group = np.searchsorted(ends, numbers, side="right")
     return group, numbers - (ends - counts)[group]

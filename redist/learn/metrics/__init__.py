@@ -1,12 +1,10 @@
-"""How good clusters are: scikit-learn's scores of global arrays, the same for every number of ranks.
+"""How good clusters are: scikit-learn's scores for global arrays, the same for every number of ranks.
 
 In an SPMD program::
 
     from redist.learn.metrics import adjusted_rand_score, silhouette_score
 
     adjusted_rand_score(y, labels), silhouette_score(x, labels)      # global arrays, or NumPy's
-
-Names, arguments and values are those of ``sklearn.metrics``.
 """
 
 from redist.learn.metrics.comparisons import (

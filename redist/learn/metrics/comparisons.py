@@ -1,4 +1,4 @@
-"""How well two labellings agree, from the table of both: scikit-learn's scores, the same on every rank."""
+"""How well two labellings agree: scikit-learn's scores from the table of both, the same on every rank."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Values = NDArray[Any]
 
 
 def contingency_of(labels_true: Any, labels_pred: Any) -> csr_array:
-    """**Collective.** The table of both labellings, sparse and the same on every rank, as integers.
+    """**Collective.** The contingency table of two labellings: sparse, of integers, the same on every rank.
 
-    A rank tells the others only the pairs that its rows have.
+    A rank sends the others only the pairs of labels that occur in its rows.
     """
     labels_true = check_labels(labels_true, "labels_true")
     labels_pred = check_labels(labels_pred, "labels_pred")
@@ -43,7 +43,7 @@ def contingency_matrix(
     sparse: bool = False,
     dtype: Any = np.int64,
 ) -> Any:
-    """**Collective.** How many rows have each pair of labels: one row a true label, one column another.
+    """**Collective.** How many rows have each pair of labels: true labels down, the others across.
 
     >>> contingency_matrix([0, 0, 1, 1, 2, 2], [1, 0, 2, 1, 0, 2]).tolist()
     [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
@@ -57,7 +57,7 @@ def contingency_matrix(
 
 
 def pair_confusion_matrix(labels_true: Any, labels_pred: Any) -> Values:
-    """**Collective.** Pairs of rows by whether both labellings keep them together: 2 x 2 integers.
+    """**Collective.** Counts of row pairs by whether each labelling puts both in one cluster: 2 x 2 integers.
 
     >>> pair_confusion_matrix([0, 0, 1, 2], [0, 0, 1, 1]).tolist()
     [[8, 2], [0, 2]]
@@ -66,7 +66,7 @@ def pair_confusion_matrix(labels_true: Any, labels_pred: Any) -> Values:
 
 
 def pairs_of(table: csr_array) -> Values:
-    """**Local.** The same of a table."""
+    """**Local.** The pair confusion matrix of a contingency table."""
     n = int(table.sum())
     square, rows, columns = (
         int((one.astype(np.int64) ** 2).sum())
@@ -77,7 +77,7 @@ def pairs_of(table: csr_array) -> Values:
 
 
 def rand_score(labels_true: Any, labels_pred: Any) -> float:
-    """**Collective.** The share of pairs of rows that both labellings treat alike.
+    """**Collective.** The share of row pairs that both labellings treat alike.
 
     >>> rand_score([0, 0, 1, 2], [0, 0, 1, 1])
     0.8333333333333334
@@ -88,7 +88,7 @@ def rand_score(labels_true: Any, labels_pred: Any) -> float:
 
 
 def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
-    """**Collective.** The Rand score, 0 for labels by chance and 1 for the same clusters.
+    """**Collective.** The Rand score adjusted for chance: 0 for random labels, 1 for identical clusters.
 
     >>> adjusted_rand_score([0, 0, 1, 1], [1, 1, 0, 0]), adjusted_rand_score([0, 0, 1, 2], [0, 0, 1, 1])
     (1.0, 0.5714285714285714)
@@ -100,7 +100,7 @@ def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
 
 
 def fowlkes_mallows_score(labels_true: Any, labels_pred: Any) -> float:
-    """**Collective.** The geometric mean of precision and recall of pairs of rows.
+    """**Collective.** The geometric mean of precision and recall over pairs of rows.
 
     >>> fowlkes_mallows_score([0, 0, 1, 1], [1, 1, 0, 0])
     1.0
@@ -110,7 +110,7 @@ def fowlkes_mallows_score(labels_true: Any, labels_pred: Any) -> float:
 
 
 def mutual_info_score(labels_true: Any, labels_pred: Any, *, contingency: Any = None) -> float:
-    """**Collective.** What one labelling says of the other, in nats.
+    """**Collective.** How much one labelling tells about the other, in nats.
 
     >>> round(mutual_info_score([0, 1, 1, 0, 1, 0], [0, 1, 0, 0, 1, 1]), 4)
     0.0566
@@ -122,7 +122,7 @@ def mutual_info_score(labels_true: Any, labels_pred: Any, *, contingency: Any = 
 def normalized_mutual_info_score(
     labels_true: Any, labels_pred: Any, *, average_method: str = "arithmetic"
 ) -> float:
-    """**Collective.** The mutual information over a mean of both entropies: from 0 to 1.
+    """**Collective.** The mutual information divided by a mean of both entropies, from 0 to 1.
 
     >>> normalized_mutual_info_score([0, 0, 1, 1], [1, 1, 0, 0])
     1.0
@@ -137,7 +137,7 @@ def normalized_mutual_info_score(
 def adjusted_mutual_info_score(
     labels_true: Any, labels_pred: Any, *, average_method: str = "arithmetic"
 ) -> float:
-    """**Collective.** The mutual information, 0 for labels by chance and 1 for the same clusters.
+    """**Collective.** The mutual information, adjusted: 0 for random labels, 1 for identical clusters.
 
     >>> adjusted_mutual_info_score([0, 0, 1, 1], [1, 1, 0, 0])
     1.0
@@ -155,7 +155,7 @@ def adjusted_mutual_info_score(
 def homogeneity_completeness_v_measure(
     labels_true: Any, labels_pred: Any, *, beta: float = 1.0
 ) -> tuple[float, float, float]:
-    """**Collective.** Whether clusters have rows of one class, classes rows of one cluster, and both.
+    """**Collective.** The homogeneity and completeness of clusters, and the V-measure of both.
 
     >>> homogeneity_completeness_v_measure([0, 0, 1, 1], [0, 0, 0, 0])
     (0.0, 1.0, 0.0)
@@ -170,12 +170,12 @@ def homogeneity_completeness_v_measure(
 
 
 def homogeneity_score(labels_true: Any, labels_pred: Any) -> float:
-    """**Collective.** Whether clusters have rows of one class each: from 0 to 1."""
+    """**Collective.** Whether each cluster has rows of one class only, from 0 to 1."""
     return homogeneity_completeness_v_measure(labels_true, labels_pred)[0]
 
 
 def completeness_score(labels_true: Any, labels_pred: Any) -> float:
-    """**Collective.** Whether classes have rows of one cluster each: from 0 to 1."""
+    """**Collective.** Whether all rows of a class are in one cluster, from 0 to 1."""
     return homogeneity_completeness_v_measure(labels_true, labels_pred)[1]
 
 

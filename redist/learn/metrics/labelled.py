@@ -1,4 +1,4 @@
-"""Rows with labels, taken from what a user gives: labels numbered alike on all ranks, and counted."""
+"""Labelled rows taken from user input: labels are numbered alike on all ranks, and counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LabelCodes:
-    """Labels of the own rows as numbers from 0 on; ``counts`` says how many rows have each, of all ranks."""
+    """Labels of this rank's rows as numbers from 0; ``counts`` has how many rows of all ranks have each."""
 
     own: Numbers
     counts: Numbers
@@ -27,7 +27,7 @@ class LabelCodes:
 
     @staticmethod
     def of(labels: Any, comm: Comm) -> LabelCodes:
-        """**Collective** if labels are a global array. Number labels in their order."""
+        """**Collective** if labels are a global array. Number the labels in their order."""
         if is_global(labels):
             tile = Rows.of(labels).local
             classes = np.unique(all_parts(comm, np.unique(tile))[0])
@@ -39,23 +39,23 @@ class LabelCodes:
 
     @staticmethod
     def counted(codes: Numbers, k: int, comm: Comm) -> LabelCodes:
-        """**Collective.** Numbers below ``k`` of the own rows, with counts; those without a row close up."""
+        """**Collective.** Count labels numbered below ``k``; numbers without rows are closed up."""
         counts = total_of(comm, np.bincount(codes, minlength=k).astype(np.int64))
         there = counts > 0
         return LabelCodes((np.cumsum(there) - 1)[codes].astype(np.int64), counts[there], comm)
 
     @property
     def k(self) -> int:
-        """How many labels there are."""
+        """The number of labels."""
         return len(self.counts)
 
     @property
     def n(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return int(self.counts.sum())
 
     def sums(self, values: Values) -> Values:
-        """**Local.** Sums of values of the own rows by label, ``k, ...``; exact if values add exactly."""
+        """**Local.** Sums of values of this rank's rows by label, ``k, ...``; exact if values add exactly."""
         out = np.zeros((self.k, *values.shape[1:]))
         order = np.argsort(self.own, kind="stable")
         codes, starts = np.unique(self.own[order], return_index=True)
@@ -65,12 +65,12 @@ class LabelCodes:
 
 
 def comm_of(*given: Any) -> Comm:
-    """**Local.** The ranks of the first global array, else all."""
+    """**Local.** The communicator of the first global array; without one, the default communicator."""
     return next((one.comm for one in given if is_global(one)), comm_or_world(None))
 
 
 def check_labels(labels: Any, name: str) -> Any:
-    """**Local.** Labels of one dim, or scikit-learn's error; a global array is looked at by its shape."""
+    """**Local.** Labels of one dim, or scikit-learn's error; of a global array only the shape is checked."""
     if not is_global(labels):
         labels = check_array(labels, ensure_2d=False, ensure_min_samples=0, dtype=None)
     if labels.ndim != 1:
@@ -81,12 +81,12 @@ def check_labels(labels: Any, name: str) -> Any:
 
 
 def check_same_length(*given: Any) -> None:
-    """**Local.** Raise, in scikit-learn's words, unless all have as many rows."""
+    """**Local.** Raise scikit-learn's error unless all have the same number of rows."""
     check_consistent_length(*(np.broadcast_to(0, (one.shape[0],)) for one in given))
 
 
 def take_labelled(x: Any, labels: Any) -> tuple[Rows, LabelCodes]:
-    """**Collective.** The own rows, as doubles, with their labels; scikit-learn's errors on all ranks."""
+    """**Collective.** This rank's rows as doubles, with labels; scikit-learn's errors come on all ranks."""
     comm = comm_of(x, labels)
     if not is_global(labels):
         labels = column_or_1d(labels)
@@ -109,7 +109,7 @@ def take_labelled(x: Any, labels: Any) -> tuple[Rows, LabelCodes]:
 
 
 def check_number_of_labels(codes: LabelCodes) -> None:
-    """**Local.** Raise, in scikit-learn's words, unless there are from 2 to n - 1 labels."""
+    """**Local.** Raise scikit-learn's error unless there are from 2 to n - 1 labels."""
     if not 1 < codes.k < codes.n:
         raise ValueError(
             f"Number of labels is {codes.k}. Valid values are 2 to n_samples - 1 (inclusive)"

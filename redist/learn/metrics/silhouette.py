@@ -1,4 +1,4 @@
-"""How well rows fit their labels: silhouettes by visits, and how far clusters spread and are apart."""
+"""How well rows fit their labels: silhouettes by visits, and the spread and separation of clusters."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ OWN_PART, VISITED_PART = 256, 8192
 def silhouette_samples(
     X: Any, labels: Any, *, metric: Any = "euclidean", progress: bool | None = None, **kwds: Any
 ) -> Any:
-    """**Collective.** The silhouette of every row: from -1, in a wrong cluster, to 1.
+    """**Collective.** The silhouette of every row, from -1 (in a wrong cluster) to 1.
 
     In an SPMD program::
 
         silhouette_samples(x, KMeans(8).fit(x).labels_)      # global, cut as x is
 
-    Every rank visits the tiles of all: it holds two copies of its rows, a block of distances, and
-    two numbers for each own row and cluster. NumPy in, NumPy out. ``progress=True`` says on stderr of the
-    first rank how far it has come: the time grows with the square of the rows.
+    Every rank visits the tiles of all ranks. It holds two copies of its rows, a block of distances, and two
+    numbers for each of its rows and each cluster. NumPy input gives NumPy output. With ``progress=True`` the
+    first rank reports its progress on stderr: the time grows with the square of the number of rows.
     """
     if issparse(X) or _asks_all_rows(metric, kwds):
         whole = whole_of(X), whole_of(labels)
@@ -71,9 +71,9 @@ def silhouette_score(
     progress: bool | None = None,
     **kwds: Any,
 ) -> float:
-    """**Collective.** The mean silhouette of all rows, or of ``sample_size`` of them, which is far quicker.
+    """**Collective.** The mean silhouette of all rows, or of ``sample_size`` rows, which is far quicker.
 
-    ``progress`` is that of :func:`silhouette_samples`.
+    ``progress`` works as in :func:`silhouette_samples`.
 
     >>> round(silhouette_score([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1]), 4)
     0.8997
@@ -221,7 +221,7 @@ def _sampled(
 
 
 def calinski_harabasz_score(X: Any, labels: Any) -> float:
-    """**Collective.** How far clusters are apart over how far they spread; higher is better.
+    """**Collective.** The ratio of how far apart clusters are to how far they spread; higher is better.
 
     >>> calinski_harabasz_score([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1])
     200.0
@@ -237,7 +237,7 @@ def calinski_harabasz_score(X: Any, labels: Any) -> float:
 
 
 def davies_bouldin_score(X: Any, labels: Any) -> float:
-    """**Collective.** How much each cluster overlaps with the one it is most alike to; lower is better.
+    """**Collective.** How much each cluster overlaps with the one most similar to it; lower is better.
 
     >>> davies_bouldin_score([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1])
     0.1
