@@ -43,7 +43,7 @@ NUMBERS: dict[str, Any] = {"dtype": "numeric", "order": None, "accept_sparse": "
 
 
 def similarities(rows: Rows) -> Values:
-    """**Collective.** Minus the squared distances of the own rows to all rows, where the rows lie."""
+    """**Collective.** Minus the squared distances of this rank's rows to all rows, where the rows lie."""
     dtype = rows.dtype if rows.dtype in (np.float32, np.float64) else np.dtype(np.float64)
     own = functions_for(rows.local).ascontiguousarray(rows.local, dtype=dtype)
     if rows.on_gpu:
@@ -114,9 +114,9 @@ class AffinityPropagation(ClustersRows, sklearn.cluster.AffinityPropagation):  #
         model.labels_, model.affinity_matrix_                  # global, cut as x by rows
         model.cluster_centers_indices_                         # NumPy, the same on every rank
 
-    A rank holds its rows of three matrices, ``3 n^2 / p`` numbers. A round is an all-reduce of ``2 n``
-    numbers and two of a few. Messages are added up exactly, and the same random numbers remove ties, so
-    that labels are the same for every number of ranks. Rows on GPUs stay there, and the matrices with them.
+    A rank holds its rows of three matrices, ``3 n^2 / p`` numbers. A round is one all-reduce of ``2 n``
+    numbers and two of a few numbers. Messages are added up exactly, and the same random numbers break ties,
+    so labels are the same for every number of ranks. Rows on GPUs stay there, and so do the matrices.
     """
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -254,7 +254,7 @@ def affinity_propagation(
     return_n_iter: bool = False,
     random_state: Any = None,
 ) -> tuple[Any, ...]:
-    """**Collective.** Exemplars and labels of :class:`AffinityPropagation` from similarities."""
+    """**Collective.** Exemplars and labels, as in :class:`AffinityPropagation`, from similarities."""
     model = AffinityPropagation(
         damping=damping, max_iter=max_iter, convergence_iter=convergence_iter, copy=copy,
         preference=preference, affinity="precomputed", verbose=verbose, random_state=random_state,

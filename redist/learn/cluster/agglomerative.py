@@ -1,7 +1,7 @@
 """AgglomerativeClustering and FeatureAgglomeration on global arrays: merges of rows, and of columns.
 
-Rows by chains of nearest neighbours, or a spanning tree, over ranks; how far columns are apart is an
-exact sum over all ranks' rows.
+Rows are merged by chains of nearest neighbours, or by a spanning tree, over ranks. The distance between two
+columns is an exact sum over all ranks' rows.
 """
 
 from __future__ import annotations
@@ -56,11 +56,10 @@ class AgglomerativeClustering(ClustersRows, sklearn.cluster.AgglomerativeCluster
         model.labels_                                                              # global, cut as x
         model.children_                                                            # NumPy, on every rank
 
-    For ``ward``, ``average`` and ``complete`` a rank holds ``n^2 / p`` distances; ``single`` grows a spanning
-    tree and holds none. Merges are those of SciPy, ties included. Rows on GPUs stay there, with their
-    distances, if the metric is Euclidean. With ``connectivity``, matrices of distances or a function for a
-    metric, rows are gathered and scikit-learn's own ``fit`` runs on every rank; ``memory`` is not used
-    elsewhere.
+    For ``ward``, ``average`` and ``complete`` a rank holds ``n^2 / p`` distances; ``single`` grows a
+    spanning tree and holds none. Merges are SciPy's, ties included. If the metric is Euclidean, rows on GPUs
+    stay there with their distances. With ``connectivity``, distance matrices or a function as the metric,
+    rows are gathered and scikit-learn's own ``fit`` runs on every rank; ``memory`` is used only then.
     """
 
     labels_: Any
@@ -88,7 +87,7 @@ class AgglomerativeClustering(ClustersRows, sklearn.cluster.AgglomerativeCluster
 
 
 def take_merges(model: Any, merges: NDArray[np.float64], n_leaves: int) -> NDArray[np.intp]:
-    """Let merges of leaves be the tree of a model, cut as it asks; the label of every leaf."""
+    """Set a model's tree from the merges of leaves; the label of every leaf, cut as the model asks."""
     model.children_ = merges[:, :2].astype(int)
     model.n_connected_components_, model.n_leaves_ = 1, n_leaves
     model.n_clusters_ = model.n_clusters
@@ -118,18 +117,18 @@ def check_merging(model: Any) -> None:
 
 
 def goes_over_ranks(metric: Any) -> bool:
-    """**Local.** Whether distances are worked out where rows are: not if they are given, or by a function."""
+    """**Local.** Whether distances are computed over ranks: not if they are given or from a function."""
     return isinstance(metric, str) and metric != "precomputed"
 
 
 def stays_on_gpu(X: Any, linkage: str, metric: Any) -> bool:
-    """**Local.** Whether rows on GPUs can stay there, and distances have SciPy's bits."""
+    """**Local.** Whether rows on GPUs can stay there while distances still have SciPy's bits."""
     plain = lies_on_gpu(X) and metric in SQUARED and X.shape[-1] <= MOST_DIMS
     return bool(plain and (linkage == "single" or is_fused_by_scipy() is not None))
 
 
 def merges_of(rows: Rows, linkage: str, metric: str) -> Values:
-    """**Collective.** The merges of all rows, as SciPy's ``linkage`` has them."""
+    """**Collective.** The merges of all rows, in the form of SciPy's ``linkage``."""
     xp = functions_for(rows.local)
     plain = rows.holding(xp.ascontiguousarray(rows.local, dtype=np.float64))
     if metric == "cosine" and all_rows(rows.comm, (~plain.local.any(axis=1)).any()).any():
@@ -172,7 +171,7 @@ def linkage_tree(
     affinity: Any = "euclidean",
     return_distance: bool = False,
 ) -> tuple[Any, ...]:
-    """**Collective.** Merges by distances: children, parts, leaves, None, and distances if asked for."""
+    """**Collective.** Merges by distance: children, parts, leaves, None, and distances if asked for."""
     if connectivity is not None or not goes_over_ranks(affinity):
         return sklearn.cluster.linkage_tree(
             whole_of(X), connectivity, n_clusters, linkage, affinity, return_distance
@@ -211,9 +210,10 @@ class FeatureAgglomeration(OverRanks, sklearn.cluster.FeatureAgglomeration):  # 
         model.labels_                                           # of columns: NumPy, on every rank
         model.transform(x)                                      # global, dim 0 cut as x
 
-    Distances of columns, ``2 d^2`` numbers, are added up over ranks once and exactly; merges are SciPy's, on
-    every rank alike. Rows on GPUs are compared and pooled there, by other functions than the mean in memory.
-    Other metrics than Euclidean and Manhattan, and ``connectivity``, gather the rows.
+    The distances between columns, ``2 d^2`` numbers, are added up over ranks once and exactly; merges are
+    SciPy's, the same on every rank. Rows on GPUs are compared there and also pooled there, except that
+    pooling functions other than the mean run in memory. Metrics other than Euclidean and Manhattan, and
+    ``connectivity``, gather the rows.
     """
 
     _per_row = ()
@@ -248,7 +248,7 @@ class FeatureAgglomeration(OverRanks, sklearn.cluster.FeatureAgglomeration):  # 
         return rows.answer(np.asarray(super().transform(rows.local)))
 
     def inverse_transform(self, X: Any) -> Any:
-        """**Collective.** Columns of the first size, each with the value of its cluster."""
+        """**Collective.** As many columns as at first, each with the value of its cluster."""
         if not is_global(X):
             return super().inverse_transform(X)
         check_is_fitted(self)
@@ -258,7 +258,7 @@ class FeatureAgglomeration(OverRanks, sklearn.cluster.FeatureAgglomeration):  # 
 
 
 def column_distances(rows: Rows, squared: bool) -> Values:
-    """**Collective.** How far each two columns are apart, in SciPy's order of pairs, on every rank."""
+    """**Collective.** The distance between each two columns, in SciPy's order of pairs, on every rank."""
     local = functions_for(rows.local).ascontiguousarray(rows.local, dtype=np.float64)
     most = 2 * largest(rows.comm, local)
     grid = ExactGrid.for_sum(most * most if squared else most, rows.n)

@@ -115,10 +115,10 @@ class SpectralCoclustering(_Biclusters, sklearn.cluster.SpectralCoclustering):  
 
     A rank holds a scaled copy of its rows. Singular vectors come from the same random numbers as
     scikit-learn's, and have the same bits for every number of ranks. ``svd_method="arpack"`` finds them as
-    exactly as rounding allows, by other products than ARPACK's. Rows on GPUs, and their scaled copy, stay
-    there; blocks of vectors, and matrices of up to 65,536 numbers, are worked on in memory. Sparse
-    matrices, and those of which a row or a column adds up to 0, go to scikit-learn's own ``fit``, whole on
-    every rank.
+    exactly as rounding allows, but with other products than ARPACK's. Rows on GPUs and their scaled copy
+    stay there; blocks of vectors, and matrices of up to 65,536 numbers, are handled in memory. Sparse
+    matrices, and matrices in which a row or a column adds up to 0, are passed to scikit-learn's own ``fit``,
+    whole on every rank.
     """
 
     def _fit_rows(self, rows: Rows) -> bool:
@@ -145,8 +145,8 @@ class SpectralBiclustering(_Biclusters, sklearn.cluster.SpectralBiclustering):  
         model.row_labels_                                                       # global, cut as x by rows
         model.column_labels_, model.rows_, model.columns_                       # NumPy, on every rank
 
-    A rank holds a scaled copy of its rows; a round of ``method="bistochastic"`` is an all-reduce of ``2 d``
-    numbers and one of two. Otherwise as :class:`SpectralCoclustering`.
+    A rank holds a scaled copy of its rows; a round of ``method="bistochastic"`` is one all-reduce of ``2 d``
+    numbers and one of two numbers. Otherwise it works like :class:`SpectralCoclustering`.
     """
 
     def _fit_rows(self, rows: Rows) -> bool:

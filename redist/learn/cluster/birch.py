@@ -1,8 +1,7 @@
 """Birch on global arrays: every rank grows the same tree, from all rows in order, a block at a time.
 
-The tree is small beside the distances of its subclusters, which are merged to the clusters that were asked
-for: those are shared among ranks,
-and lie on the GPU if the rows do.
+The tree is small compared with the distances between its subclusters, which are merged into the requested
+clusters. Those distances are shared among ranks, and lie on the GPU if the rows do.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
         model = Birch(threshold=0.5, n_clusters=8).fit(x)      # x: a global array
         model.labels_, model.transform(x)                      # global, cut as x
 
-    The order of rows decides what the tree becomes, so every rank puts all rows into one of its own, in
-    order, fetched in blocks: the same tree as scikit-learn's, of the size that ``threshold`` allows, and no
-    sooner. Distances of more than 2000 subclusters are shared among ranks while they are merged. Labels, and
-    distances from subclusters, are worked out where the rows are.
+    The order of rows decides how the tree grows, so every rank inserts all rows in order into a tree of its
+    own, fetching them in blocks. The tree is the same as scikit-learn's, its size is what ``threshold``
+    allows, and it takes no less time. Distances of more than 2000 subclusters are shared among ranks while
+    these are merged. Labels, and distances to subclusters, are computed where the rows are.
     """
 
     labels_: Any
@@ -76,13 +75,13 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
 
     @working
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> Birch:
-        """**Collective over** the communicator of ``X``. Build the tree of its rows, and cluster that."""
+        """**Collective over** the communicator of ``X``. Build the tree of its rows, and cluster the tree."""
         super().fit(X)
         return self
 
     @working
     def partial_fit(self, X: Any = None, y: Any = None) -> Birch:
-        """**Collective.** Put more rows into the tree; without any, cluster what it has."""
+        """**Collective.** Insert more rows into the tree; without rows, cluster the tree as it is."""
         super().partial_fit(X)
         return self
 

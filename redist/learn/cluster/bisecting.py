@@ -1,4 +1,4 @@
-"""BisectingKMeans on global arrays: rows stay where they are, and clusters of them are cut in two."""
+"""BisectingKMeans on global arrays: rows stay where they are, and clusters of them are split in two."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ Values = NDArray[Any]
 
 
 class BisectingKMeans(RowsOfCenters, sklearn.cluster.BisectingKMeans):  # type: ignore[misc]
-    """K-means by cutting clusters in two, over all ranks: ``sklearn.cluster.BisectingKMeans``.
+    """K-means by splitting clusters in two, over all ranks: ``sklearn.cluster.BisectingKMeans``.
 
     In an SPMD program::
 
         labels = BisectingKMeans(n_clusters=16, random_state=0).fit(x).labels_   # x: a global array
 
-    Every rank holds the same tree of clusters, and of each cluster the rows that are its own, where they lie.
+    Every rank holds the same tree of clusters, and for each cluster those of its own rows that belong to it.
     """
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
     ) -> BisectingKMeans:
-        """**Collective over** the communicator of ``X``. Cut its rows in two until there are enough."""
+        """**Collective over** the communicator of ``X``. Split its rows until there are enough clusters."""
         if issparse(X):
             return self._fit_whole(X, sample_weight=sample_weight)
         rows = take_rows(self, X, on_gpu=True, **SPARSE_TOO)
@@ -112,7 +112,7 @@ class BisectingKMeans(RowsOfCenters, sklearn.cluster.BisectingKMeans):  # type: 
         cluster.split(labels, best.centers, scores)
 
     def predict(self, X: Any) -> Any:
-        """**Collective.** The cluster of every row, found down the tree; global, cut as ``X``, if it is."""
+        """**Collective.** The cluster of every row, found down the tree; cut as ``X`` if that is global."""
         check_is_fitted(self)
         if issparse(X):
             return super().predict(X)

@@ -1,8 +1,8 @@
-"""DBSCAN on global arrays: rows are searched by slabs of space, and parts of clusters joined over ranks.
+"""DBSCAN on global arrays: rows are searched by slabs of space, and parts of clusters are joined over ranks.
 
-On GPUs every rank compares its rows with the tiles of all, and joins what is near. It holds, for all
-rows, whether they are core rows, the part and the cluster of each: 9 bytes a row, and a few more for a
-moment; with weights 16 more.
+On GPUs every rank compares its rows with the tiles of all ranks, and joins rows that are near each other.
+For all rows it holds whether they are core rows, and the part and the cluster of each: 9 bytes a row, and a
+few more temporarily; with weights 16 more.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class DBSCAN(ClustersWeightedRows, sklearn.cluster.DBSCAN):  # type: ignore[misc
         model.labels_                                      # global, cut as x; -1 is noise
         model.core_sample_indices_                         # global; components_, their rows, too
 
-    Labels are scikit-learn's: clusters are numbered by their first core rows, and a row at the border
-    of several belongs to the first. A rank searches a slab of space and what is within ``eps`` of
-    it; for metrics without that bound, and where scikit-learn searches by brute force, it visits the
-    tiles of all ranks. Rows on GPUs stay there if the metric is Euclidean: every rank compares its own
-    with all tiles. Matrices of distances (``precomputed``) and sparse ones go to scikit-learn's own
-    ``fit``, whole on every rank.
+    Labels are scikit-learn's: clusters are numbered by their first core rows, and a row at the border of
+    several clusters belongs to the first of them. A rank searches a slab of space and everything within
+    ``eps`` of it. For metrics that do not allow this, and where scikit-learn searches by brute force, it
+    visits the tiles of all ranks. Rows on GPUs stay there if the metric is Euclidean: every rank compares
+    its own rows with all tiles. Distance matrices (``precomputed``) and sparse matrices are passed to
+    scikit-learn's own ``fit``, whole on every rank.
     """
 
     components_: Any
@@ -127,7 +127,7 @@ def dbscan(
     sample_weight: Any = None,
     n_jobs: int | None = None,
 ) -> tuple[Any, Any]:
-    """**Collective.** Core rows and labels of :class:`DBSCAN`."""
+    """**Collective.** Core rows and labels, as in :class:`DBSCAN`."""
     model = DBSCAN(
         eps, min_samples=min_samples, metric=metric, metric_params=metric_params,
         algorithm=algorithm, leaf_size=leaf_size, p=p, n_jobs=n_jobs,
@@ -138,7 +138,7 @@ def dbscan(
 def find_dense(
     rows: Rows, weights: Values | None, eps: float, min_samples: int, search: Search
 ) -> tuple[Numbers, NDArray[np.bool_]]:
-    """**Collective.** The cluster of each own row, and whether it is a core row."""
+    """**Collective.** The cluster of each of this rank's rows, and whether it is a core row."""
     lists = near_lists(rows, eps, search, phase("neighbours", 1, 2))
     bound = 0.0 if weights is None else float(np.abs(weights).max(initial=0.0))
     bound = float(total_of(rows.comm, np.array([bound]), "max")[0])
@@ -222,10 +222,10 @@ def _combine(how: Any, part: ListPart, values: Values, into: Values, nothing: An
 def find_dense_on_gpu(
     rows: Rows, weights: Values | None, eps: float, min_samples: int
 ) -> tuple[Values, Values]:
-    """**Collective.** The cluster of each own row, and whether it is a core row; both on the GPU.
+    """**Collective.** The cluster of each of this rank's rows, and whether it is a core row; both on the GPU.
 
-    Distances are Euclidean, and compared as scikit-learn's trees do. Clusters are numbered in the order
-    of their first core rows; a row at the border of several belongs to the first.
+    Distances are Euclidean, and are compared as in scikit-learn's trees. Clusters are numbered in the order
+    of their first core rows; a row at the border of several clusters belongs to the first of them.
     """
     xp, visits, limit = functions_for(rows.local), Visits(rows), float(eps) * float(eps)
     is_core = _weights_near(rows, visits, weights, limit) >= min_samples

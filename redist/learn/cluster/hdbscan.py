@@ -37,17 +37,17 @@ PLAIN = ("euclidean", "l2")
 
 
 class HDBSCAN(ClustersRows, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
-    """Clusters by a hierarchy of densities, over all ranks: ``sklearn.cluster.HDBSCAN`` for global arrays.
+    """Clusters from a hierarchy of densities, over all ranks: ``sklearn.cluster.HDBSCAN`` for global arrays.
 
     In an SPMD program::
 
         labels = HDBSCAN(min_cluster_size=20, copy=True).fit(x).labels_     # x: a global array
 
-    The spanning tree grows as scikit-learn's does, bit for bit, with the points of all ranks; its ``n - 1``
-    edges are on every rank, 48 bytes each at most, which condenses them by scikit-learn's own code. Rows on
-    GPUs stay there if the metric is Euclidean, all values are finite and ``min_samples`` is at most 64.
-    Metrics that no tree searches, ``algorithm="brute"``, matrices of distances and sparse ones go to
-    scikit-learn's own ``fit``, whole on every rank; ``store_centers`` gathers the rows.
+    The spanning tree grows as scikit-learn's does, bit for bit, over the points of all ranks. Its ``n - 1``
+    edges, of at most 48 bytes each, are on every rank, which condenses them with scikit-learn's own code.
+    Rows on GPUs stay there if the metric is Euclidean, all values are finite and ``min_samples`` is at most
+    64. Metrics that no tree can search, ``algorithm="brute"``, distance matrices and sparse matrices are
+    passed to scikit-learn's own ``fit``, whole on every rank; ``store_centers`` gathers the rows.
     """
 
     _per_row = ("labels_", "probabilities_")
@@ -56,8 +56,8 @@ class HDBSCAN(ClustersRows, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> HDBSCAN:
         """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``.
 
-        ``progress=True`` says on stderr of the first rank how far it has come. By default there is a bar on
-        a terminal, elsewhere a line if it takes more than 5 s, and with False nothing.
+        With ``progress=True`` the first rank reports its progress on stderr. By default there is a bar on a
+        terminal, and elsewhere a line if the fit takes more than 5 s; with False, nothing.
         """
         if issparse(X) or self._is_brute():
             return self._fit_whole(X)
@@ -100,7 +100,7 @@ class HDBSCAN(ClustersRows, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         return self
 
     def dbscan_clustering(self, cut_distance: float, min_cluster_size: int = 5) -> Any:
-        """**Collective.** The clusters of DBSCAN without borders, cut as the labels are."""
+        """**Collective.** The clusters that DBSCAN finds without border points, cut as the labels are."""
         given = self.labels_
         if not is_global(given):
             return super().dbscan_clustering(cut_distance, min_cluster_size)

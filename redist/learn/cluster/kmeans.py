@@ -1,4 +1,4 @@
-"""KMeans on global arrays: scikit-learn's estimator whose rows are cut over ranks."""
+"""KMeans on global arrays: scikit-learn's estimator for rows that are cut over ranks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPARSE_TOO: dict[str, Any] = {"accept_sparse": "csr", "accept_large_sparse": Fal
 
 
 class RowsOfCenters(ClustersWeightedRows):
-    """What estimators with centres do with rows: predict, transform, score."""
+    """What estimators with centres do with rows: predict, transform, and score."""
 
     cluster_centers_: Values
 
@@ -60,12 +60,12 @@ class RowsOfCenters(ClustersWeightedRows):
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, progress: bool | None = None
     ) -> Any:
-        """**Collective.** Fit, and transform the same rows."""
+        """**Collective.** Fit the model, and transform the same rows."""
         fitted: Any = self
         return fitted.fit(X, sample_weight=sample_weight, progress=progress).transform(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """**Collective.** Minus the inertia of rows."""
+        """**Collective.** Minus the inertia of the rows."""
         check_is_fitted(self)
         if issparse(X):
             return float(super().score(X, y, sample_weight))  # type: ignore[misc]
@@ -76,7 +76,7 @@ class RowsOfCenters(ClustersWeightedRows):
 
 
 class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
-    """K-means, over all ranks: ``sklearn.cluster.KMeans`` for global arrays.
+    """K-means over all ranks: ``sklearn.cluster.KMeans`` for global arrays.
 
     In an SPMD program::
 
@@ -85,11 +85,11 @@ class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
         model.labels_                                 # a global array, cut as x
         model.cluster_centers_                        # small: NumPy, the same on every rank
 
-    Parameters, attributes and errors are scikit-learn's. From the same random state the labels are
-    the same, too, and the same bits for every number of ranks. ``algorithm="elkan"`` runs Lloyd's
-    rounds, which come to the same; ``copy_x`` is ignored: ``X`` is never changed. A round is one
-    all-reduce of ``2 k (d + 1) + 1`` numbers. What is given as NumPy is the same on all ranks, and
-    answered as NumPy.
+    Parameters, attributes and errors are scikit-learn's. The same random state gives the same labels as
+    scikit-learn, and the same bits for every number of ranks. ``algorithm="elkan"`` runs Lloyd's rounds,
+    which give the same result; ``copy_x`` is ignored because ``X`` is never changed. A round is one
+    all-reduce of ``2 k (d + 1) + 1`` numbers. NumPy input must be the same on all ranks, and gives NumPy
+    results.
     """
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -98,8 +98,8 @@ class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
     ) -> KMeans:
         """**Collective over** the communicator of ``X``. Find the centres of the rows of ``X``.
 
-        ``progress=True`` says on stderr of the first rank how far it has come, here and in ``fit`` of all
-        estimators. By default there is a line if it takes more than 5 s, and with False nothing.
+        With ``progress=True`` the first rank reports its progress on stderr, here and in ``fit`` of all
+        estimators. By default it writes a line if the fit takes more than 5 s; with False, nothing.
         """
         if issparse(X):
             return self._fit_whole(X, sample_weight=sample_weight)
@@ -156,7 +156,7 @@ def k_means(
     algorithm: str = "lloyd",
     return_n_iter: bool = False,
 ) -> tuple[Any, ...]:
-    """**Collective.** Centres, labels and inertia of :class:`KMeans`, and its rounds if asked for."""
+    """**Collective.** Centres, labels and inertia as in :class:`KMeans`, and its rounds if asked for."""
     made = KMeans(
         n_clusters, init=init, n_init=n_init, max_iter=max_iter, verbose=verbose, tol=tol,
         random_state=random_state, copy_x=copy_x, algorithm=algorithm,
@@ -174,7 +174,7 @@ def kmeans_plusplus(
     random_state: Any = None,
     n_local_trials: int | None = None,
 ) -> tuple[Values, NDArray[np.int64]]:
-    """**Collective.** Rows of ``X`` to start k-means from, and their numbers, the same on every rank."""
+    """**Collective.** Rows of ``X`` to start k-means from, and their row numbers, the same on every rank."""
     if not is_global(X):
         if issparse(X):
             return sklearn.cluster.kmeans_plusplus(
@@ -200,13 +200,13 @@ def kmeans_plusplus(
 
 
 def check_counts(model: Any, rows: Rows) -> None:
-    """**Local.** Let scikit-learn compare its parameters with the number of rows, and set its own ones."""
+    """**Local.** Let scikit-learn check its parameters against the number of rows, and fill in its own."""
     some = min(rows.n, model.n_clusters)  # all that it looks at
     model._check_params_vs_input(np.zeros((some, 1), rows.dtype))
 
 
 def given_centers(model: Any, rows: Rows) -> Any:
-    """**Local.** The centres that a user gave, checked; else the name or function that finds some."""
+    """**Local.** The centres that the user gave, checked; otherwise the name or function that finds some."""
     init = model.init
     if isinstance(init, str) or callable(init):
         return init

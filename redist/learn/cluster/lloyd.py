@@ -2,9 +2,9 @@
 
 Sums are exact (:class:`redist.spmd.ExactGrid`): centres have the same bits for every number of ranks.
 
-They start from seeds: k-means++ over ranks chooses the same rows as scikit-learn from the same random
+The rounds start from seeds: k-means++ over ranks chooses the same rows as scikit-learn from the same random
 state. A seed costs four small exchanges: where the ranks' weights begin, which rows are drawn, what is in
-them, and how much nearer they would bring all others.
+them, and how much closer they would bring all the other rows.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def choose_seeds(
     norms: Values | None = None,
     n_trials: int | None = None,
 ) -> tuple[Values, NDArray[np.int64]]:
-    """**Collective.** ``k`` rows, and their numbers, that lie far from each other; greedy k-means++.
+    """**Collective.** ``k`` rows that lie far from each other, and their row numbers, by greedy k-means++.
 
-    Of ``n_trials`` rows drawn by their squared distance to the nearest seed, each time the one is kept
-    that brings all rows nearest. ``norms`` are the squared norms of the own rows, if they are known.
+    Each time, ``n_trials`` rows are drawn by their squared distance to the nearest seed, and the one that
+    brings all rows closest is kept. ``norms`` are the squared norms of this rank's rows, if they are known.
     """
     trials = 2 + int(np.log(k)) if n_trials is None else n_trials
     norms = squared_norms(rows.local) if norms is None else norms.astype(np.float64)
@@ -84,7 +84,7 @@ Labels = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """What rounds came to: the labels of the own rows, and of all ranks the centres and the inertia."""
+    """The result of the rounds: labels of this rank's rows, and centres and inertia over all ranks."""
 
     labels: Labels
     inertia: float
@@ -123,7 +123,7 @@ def variance_of(rows: Rows) -> float:
 
 
 def label_rows(local: Values, centers: Values) -> Labels:
-    """**Local.** The nearest centre of every row; of several, the first."""
+    """**Local.** The nearest centre of every row; if several are equally near, the first."""
     xp = functions_for(local)
     labels: Labels = xp.full(len(local), -1, np.int32)
     rows = xp.ascontiguousarray(local, dtype=centers.dtype)
@@ -139,7 +139,7 @@ def inertia_of(rows: Rows, weights: Values, centers: Values, labels: Labels) -> 
 def inertia_by_label(
     rows: Rows, weights: Values, centers: Values, labels: Labels, n: int, into: Labels
 ) -> Values:
-    """**Collective.** The same in ``n`` sums: each row's goes to the one that ``into`` names."""
+    """**Collective.** The inertia in ``n`` sums: each row counts towards the sum that ``into`` names."""
     xp = functions_for(rows.local)
     local = xp.ascontiguousarray(rows.local, dtype=centers.dtype)
     most = largest(rows.comm, local) + float(np.abs(centers).max(initial=0.0))
@@ -154,9 +154,9 @@ def inertia_by_label(
 def run_lloyd(
     weighted: WeightedRows, centers: Values, max_iter: int, tol: float, verbose: Any, name: str
 ) -> Clusters:
-    """**Collective.** Rounds from given centres until no label changes, or centres hardly move.
+    """**Collective.** Rounds from given centres until no label changes or the centres hardly move.
 
-    ``name`` says which ones they are, for people who wait.
+    ``name`` says which centres these are, for progress messages.
     """
     rows, weights = weighted.rows, weighted.weights
     k, d = centers.shape

@@ -1,4 +1,4 @@
-"""MeanShift on global arrays: how wide to look, bins of rows to start in, and seeds that climb over ranks."""
+"""MeanShift on global arrays: the bandwidth, bins of rows to start from, and seeds that climb over ranks."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class MeanShift(OverRanks, sklearn.cluster.MeanShift):  # type: ignore[misc]
         model = MeanShift(bandwidth=2.0, bin_seeding=True).fit(x)     # x: a global array
         model.labels_                                                 # global, cut as x
 
-    Each rank holds a slab of space and what is within the bandwidth of it. In a round every seed is
-    passed to the rank whose slab it is in, and back with its new mean. Means are exact sums, rounded
-    once: the same bits for every number of ranks, and scikit-learn's up to rounding. Rows on GPUs stay
-    there: seeds go round, and each rank adds up its own rows.
+    Each rank holds a slab of space and everything within the bandwidth of it. In each round every seed is
+    passed to the rank whose slab it is in, and comes back with its new mean. Means are exact sums, rounded
+    once: they have the same bits for every number of ranks, and agree with scikit-learn's up to rounding.
+    Rows on GPUs stay there: the seeds are passed round, and each rank adds up its own rows.
     """
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -118,7 +118,7 @@ def mean_shift(
     max_iter: int = 300,
     n_jobs: int | None = None,
 ) -> tuple[Values, Any]:
-    """**Collective.** Centres and labels of :class:`MeanShift`."""
+    """**Collective.** Centres and labels, as in :class:`MeanShift`."""
     model = MeanShift(
         bandwidth=bandwidth, seeds=seeds, bin_seeding=bin_seeding, min_bin_freq=min_bin_freq,
         cluster_all=cluster_all, max_iter=max_iter, n_jobs=n_jobs,
@@ -148,7 +148,7 @@ def climb(
 ) -> tuple[Values, NDArray[np.int64], NDArray[np.int64]]:
     """**Collective.** Where seeds end up, how many rows are near there, and after how many rounds.
 
-    A seed moves to the mean of the rows within the bandwidth, until it hardly moves.
+    A seed moves to the mean of the rows within the bandwidth, again and again, until it hardly moves.
     """
     around = MeansOnGpu(rows, bandwidth) if rows.on_gpu else SlabMeans(rows, bandwidth)
     means = np.array(seeds, dtype=np.float64)
@@ -169,7 +169,7 @@ def climb(
 
 
 class SlabMeans:
-    """Means of the rows within a radius of any point, found by the rank in whose slab the point is."""
+    """Means of the rows within a radius of any point, found by the rank in whose slab the point lies."""
 
     def __init__(self, rows: Rows, radius: float) -> None:
         self._slabs = slabs = Slabs.of(rows)
@@ -182,7 +182,7 @@ class SlabMeans:
         self._parts = ExactGrid.for_sum(largest(rows.comm, rows.local), rows.n).split(self._items)
 
     def means(self, points: Values) -> tuple[Values, NDArray[np.int64]]:
-        """**Collective.** The mean around each point, and of how many rows."""
+        """**Collective.** The mean around each point, and the number of rows in it."""
         ranks = np.searchsorted(self._slabs.edges, points[:, self._slabs.column], side="right")
         passing = Passing.of(self._slabs.came.comm, np.arange(len(points)), ranks)
         answers = passing.back(self._answers(passing.there(points)))
@@ -230,9 +230,9 @@ def _thin(centers: Values, bandwidth: float) -> Values:
 
 
 class MeansOnGpu:
-    """Means of the rows within a radius of any place; each rank adds up its own rows.
+    """Means of the rows within a radius of any point; each rank adds up its own rows.
 
-    Rows are doubles. Sums are exact: the same bits for every number of ranks.
+    Rows are doubles. Sums are exact, so they have the same bits for every number of ranks.
     """
 
     def __init__(self, rows: Rows, radius: float) -> None:
@@ -240,7 +240,7 @@ class MeansOnGpu:
         self._grid = ExactGrid.for_sum(largest(rows.comm, rows.local), rows.n)
 
     def means(self, points: Values) -> tuple[Values, NDArray[np.int64]]:
-        """**Collective.** The mean around each place, and of how many rows; places may differ by rank."""
+        """**Collective.** The mean and number of rows around each point; points may differ by rank."""
         comm, d = self._rows.comm, self._rows.d
         most = int(all_rows(comm, np.int64(len(points))).max())
         size = max(1, PART_BYTES // (8 * (3 * d + 1) * comm.size))
@@ -263,7 +263,7 @@ def estimate_bandwidth(
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> float:
-    """**Collective.** The mean distance to the farthest of the nearest ``quantile`` of all rows."""
+    """**Collective.** The mean distance of rows to the farthest of their nearest ``quantile`` of all rows."""
     rows = take_plain(X)
     if n_samples is not None:
         chosen = check_random_state(random_state).permutation(rows.n)[:n_samples]
@@ -274,27 +274,27 @@ def estimate_bandwidth(
 
 
 def bandwidth_of(rows: Rows, quantile: float = 0.3) -> float:
-    """**Collective.** The same for rows that are known."""
+    """**Collective.** The bandwidth as :func:`estimate_bandwidth` finds it, for rows already taken."""
     far = kth_distances(rows, max(1, int(rows.n * quantile)))
     grid = ExactGrid.for_sum(largest(rows.comm, far), rows.n)
     return float(total_of(rows.comm, grid.sum_rows(far)).sum()) / rows.n
 
 
 def take_plain(x: Any) -> Rows:
-    """**Collective.** Rows of what belongs to no estimator, as floats of double precision."""
+    """**Collective.** Rows that belong to no estimator, as double-precision floats."""
     checked = x if is_global(x) else check_array(x)
     return take_rows(BaseEstimator(), checked, on_gpu=can_stay(x), dtype=np.float64)
 
 
 def can_stay(x: Any) -> bool:
-    """**Local.** Whether something is rows on GPUs for which there are loops."""
+    """**Local.** Whether these are rows on GPUs for which there are loops."""
     return bool(lies_on_gpu(x) and x.shape[-1] <= MOST_DIMS)
 
 
 def kth_distances(rows: Rows, k: int) -> Values:
-    """**Collective.** How far each own row is from the ``k``-th nearest of all rows, itself the first.
+    """**Collective.** The distance from each own row to the ``k``-th nearest of all rows, itself the first.
 
-    Blocks of rows are compared with every tile, so that ``k`` may be a large part of all rows.
+    Blocks of rows are compared with every tile, so ``k`` may be a large part of all rows.
     """
     visits, metric = Visits(rows), DistanceMetric.get_metric("euclidean")
     xp = functions_for(rows.local)
@@ -319,16 +319,17 @@ def kth_distances(rows: Rows, k: int) -> Values:
 
 
 def get_bin_seeds(X: Any, bin_size: float, min_bin_freq: int = 1) -> Any:
-    """**Collective.** The middles of bins that hold enough rows, NumPy and the same on every rank.
+    """**Collective.** The centres of bins that hold enough rows, as a NumPy array, the same on every rank.
 
-    In the order of their first rows. ``X`` itself where every row has a bin of its own.
+    They are in the order of the bins' first rows. If every row has a bin of its own, ``X`` itself is
+    returned.
     """
     seeds = bins_of(take_plain(X), bin_size, min_bin_freq)
     return X if seeds is None else seeds
 
 
 def bins_of(rows: Rows, bin_size: float, least: int) -> Values | None:
-    """**Collective.** The middles of bins with at least this many rows; None if bins would be rows."""
+    """**Collective.** The centres of bins with at least ``least`` rows; None where rows are seeds."""
     if bin_size == 0:
         return None
     found, first, counts = _own_bins(rows, bin_size)

@@ -1,7 +1,7 @@
-"""MiniBatchKMeans on global arrays: batches are drawn and fetched over ranks, each rank makes all steps.
+"""MiniBatchKMeans on global arrays: batches are drawn and fetched over ranks, and each rank makes all steps.
 
-In memory a step is scikit-learn's own. On a GPU it has the same bits, but that of two centres that are
-equally far from a row the other may be taken, as in :mod:`redist.learn.kernels.steps`.
+In memory a step is scikit-learn's own. On a GPU it has the same bits, except that if two centres are equally
+far from a row the other one may be chosen, as in :mod:`redist.learn.kernels.steps`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Values = NDArray[Any]
 
 
 class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: ignore[misc]
-    """K-means by batches, over all ranks: ``sklearn.cluster.MiniBatchKMeans`` for global arrays.
+    """K-means by batches over all ranks: ``sklearn.cluster.MiniBatchKMeans`` for global arrays.
 
     In an SPMD program::
 
         model = MiniBatchKMeans(n_clusters=64, random_state=0).fit(x)    # x: a global array
         model.labels_                                                    # global, cut as x
 
-    The same random state draws the same rows for every number of ranks. A batch is fetched to every
-    rank, one all-reduce of its values, and scikit-learn's own step runs on it; labels and inertia
-    are worked out where the rows are. Of rows on GPUs steps are made there, too; samples to start from
-    are brought to memory. ``partial_fit`` takes a batch that is whole on every rank, or
-    a global array, which it gathers.
+    The same random state draws the same rows for every number of ranks. A batch is fetched to every rank by
+    one all-reduce of its values, and scikit-learn's own step runs on it; labels and inertia are computed
+    where the rows are. If the rows are on GPUs, the steps are made there too, but the samples to start from
+    are brought to memory. ``partial_fit`` takes a batch that is whole on every rank, or a global array,
+    which it gathers.
     """
 
     verbose: Any
@@ -202,7 +202,7 @@ class MiniBatchKMeans(RowsOfCenters, sklearn.cluster.MiniBatchKMeans):  # type: 
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MiniBatchKMeans:
-        """**Collective.** One step on the rows of ``X``, all of them on every rank."""
+        """**Collective.** Make one step on the rows of ``X``, with all of them on every rank."""
         if issparse(X):
             super().partial_fit(X, y, sample_weight)
             return self

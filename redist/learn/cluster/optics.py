@@ -1,4 +1,4 @@
-"""OPTICS on global arrays: rows are in the order in which a tree of one-sided reach grows over all ranks."""
+"""OPTICS on global arrays: rows in the order in which a tree of one-sided reach grows over all ranks."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ class OPTICS(OverRanks, sklearn.cluster.OPTICS):  # type: ignore[misc]
         model = OPTICS(min_samples=10).fit(x)       # x: a global array
         model.labels_, model.reachability_          # global, cut as x
 
-    The ordering grows with the rows of all ranks, as the tree of ``HDBSCAN`` does. It, core distances,
-    reachability and predecessors, 56 bytes a row at most, are on every rank while clusters are cut from them
-    by scikit-learn's own functions. Metrics of truth values, matrices of distances and sparse ones go to
-    scikit-learn's own ``fit``, whole on every rank; ``memory`` is not used. Rows on GPUs stay there with the
-    metric that is the default, ``minkowski`` with ``p=2``, and ``min_samples`` of at most 64.
+    The ordering grows over the rows of all ranks, as the tree of ``HDBSCAN`` does. The ordering, core
+    distances, reachability and predecessors, at most 56 bytes a row, are on every rank while scikit-learn's
+    own functions extract clusters from them. Boolean metrics, distance matrices and sparse matrices are
+    passed to scikit-learn's own ``fit``, whole on every rank; ``memory`` is not used. Rows on GPUs stay
+    there with the default metric, ``minkowski`` with ``p=2``, and ``min_samples`` of at most 64.
     """
 
     _per_row = ("ordering_", "core_distances_", "reachability_", "predecessor_", "labels_")
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> OPTICS:
-        """**Collective over** the communicator of ``X``. Order its rows, and cut clusters from them.
+        """**Collective over** the communicator of ``X``. Order its rows, and extract clusters from the order.
 
-        ``progress=True`` says on stderr of the first rank how far it has come. By default there is a bar on
-        a terminal, elsewhere a line if it takes more than 5 s, and with False nothing.
+        With ``progress=True`` the first rank reports its progress on stderr. By default there is a bar on a
+        terminal, and elsewhere a line if the fit takes more than 5 s; with False, nothing.
         """
         if issparse(X) or self.metric == "precomputed" or self.metric in BOOLEAN_METRICS:
             return self._fit_whole(X)
@@ -117,7 +117,7 @@ def compute_optics_graph(
     leaf_size: int,
     n_jobs: int | None,
 ) -> tuple[Any, Any, Any, Any]:
-    """**Collective.** Order, core distances, reachability and predecessors of rows, of :class:`OPTICS`."""
+    """**Collective.** Order, core distances, reachability and predecessors of rows, as in :class:`OPTICS`."""
     model = OPTICS(
         min_samples=min_samples, max_eps=max_eps, metric=metric, p=p, metric_params=metric_params,
         algorithm=algorithm, leaf_size=leaf_size, n_jobs=n_jobs, cluster_method="dbscan",
@@ -128,7 +128,7 @@ def compute_optics_graph(
 def cluster_optics_dbscan(
     *, reachability: Any, core_distances: Any, ordering: Any, eps: float
 ) -> Any:
-    """**Collective.** Clusters as of DBSCAN from an order of rows; global if that is."""
+    """**Collective.** Clusters like DBSCAN's from an ordering of rows; global if the ordering is."""
     given = {"reachability": reachability, "core_distances": core_distances, "ordering": ordering}
     labels = sklearn.cluster.cluster_optics_dbscan(**_whole(given), eps=eps)
     return cut_like(reachability, labels) if is_global(reachability) else labels
@@ -144,7 +144,7 @@ def cluster_optics_xi(
     xi: float = 0.05,
     predecessor_correction: bool = True,
 ) -> tuple[Any, Values]:
-    """**Collective.** Clusters by steep slopes of an order of rows; labels are global if that is."""
+    """**Collective.** Clusters by steep slopes in an ordering of rows; the labels are global if it is."""
     given = {"reachability": reachability, "predecessor": predecessor, "ordering": ordering}
     labels, hierarchy = sklearn.cluster.cluster_optics_xi(
         **_whole(given),
@@ -170,7 +170,7 @@ def optics_graph(
     algorithm: str,
     leaf_size: int,
 ) -> Graph:
-    """**Collective.** The order in which rows are reached, and how far from which row, on every rank."""
+    """**Collective.** The order in which rows are reached, how far and from which row, on every rank."""
     check_optics_size(min_samples, rows.n, "min_samples")
     least = max(2, int(min_samples * rows.n)) if min_samples <= 1 else int(min_samples)
     search = Search.of(

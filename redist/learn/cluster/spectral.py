@@ -1,4 +1,4 @@
-"""SpectralClustering on global arrays: affinities are cut by rows, and eigenvectors found over ranks."""
+"""SpectralClustering on global arrays: affinities are cut by rows, and eigenvectors are found over ranks."""
 
 from __future__ import annotations
 
@@ -51,15 +51,19 @@ class SpectralClustering(ClustersRows, sklearn.cluster.SpectralClustering):  # t
         model = SpectralClustering(n_clusters=8, random_state=0).fit(x)     # x: a global array
         model.labels_, model.affinity_matrix_                               # global, cut as x by rows
 
-    A rank holds its rows of the affinities, ``n^2 / p`` numbers; with ``affinity="nearest_neighbors"`` its
-    rows of a sparse graph, and for a global array ``affinity_matrix_`` is those. Eigenvectors are found by
-    products with blocks of vectors, each gathered to every rank, and have the same bits for every number
-    of ranks. scikit-learn's come from a factorisation: they differ in the last digits, or, where
-    eigenvalues are equal, by a rotation. Of rows that are equally near the first ones are neighbours.
-    If rows are on GPUs, the affinities ``"rbf"`` and ``"precomputed"`` lie there too, and blocks of
-    vectors travel; then bits depend on how a GPU adds up products. Others are worked out in memory.
-    Sparse matrices, ``eigen_solver="amg"``, given distances to neighbours, kernels below 0, and no
-    more rows than vectors go to scikit-learn's own ``fit``, whole on every rank.
+    A rank holds its rows of the affinities, ``n^2 / p`` numbers. With ``affinity="nearest_neighbors"`` it
+    holds its rows of a sparse graph, and for a global array ``affinity_matrix_`` is these rows. If several
+    rows are equally near, the first ones are taken as neighbours.
+
+    Eigenvectors are found by products with blocks of vectors, each gathered to every rank, and have the same
+    bits for every number of ranks. scikit-learn's come from a factorisation: they differ in the last digits
+    or, where eigenvalues are equal, by a rotation.
+
+    If rows are on GPUs, the affinities ``"rbf"`` and ``"precomputed"`` lie there too, and blocks of vectors
+    travel between the GPU and memory; the bits then depend on how a GPU adds up products. Other affinities
+    are computed in memory. Sparse matrices, ``eigen_solver="amg"``, precomputed distances to neighbours,
+    kernels with negative values, and inputs with no more rows than vectors are passed to scikit-learn's own
+    ``fit``, whole on every rank.
     """
 
     labels_: Any
@@ -68,7 +72,7 @@ class SpectralClustering(ClustersRows, sklearn.cluster.SpectralClustering):  # t
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, progress: bool | None = None) -> SpectralClustering:
-        """**Collective over** the communicator of ``X``. Cluster its rows, or the affinities it is."""
+        """**Collective over** the communicator of ``X``. Cluster its rows, or the affinities in it."""
         k = self.n_clusters if self.n_components is None else self.n_components
         given = self.affinity == "precomputed_nearest_neighbors"
         if issparse(X) or given or self.eigen_solver == "amg":
@@ -183,7 +187,7 @@ def spectral_clustering(
     assign_labels: str = "kmeans",
     verbose: bool = False,
 ) -> Any:
-    """**Collective.** Labels of :class:`SpectralClustering` from a matrix of affinities."""
+    """**Collective.** Labels as in :class:`SpectralClustering`, from a matrix of affinities."""
     return SpectralClustering(
         n_clusters, n_components=n_components, eigen_solver=eigen_solver, random_state=random_state,
         n_init=n_init, affinity="precomputed", eigen_tol=eigen_tol, assign_labels=assign_labels,

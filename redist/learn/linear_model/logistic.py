@@ -28,7 +28,7 @@ SOLVERS = {"lbfgs": solve_lbfgs, "newton-cholesky": solve_newton}
 
 
 class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  # type: ignore[misc]
-    """Chances of classes by linear models, over all ranks: ``sklearn.linear_model.LogisticRegression``.
+    """Class probabilities from linear models, over all ranks: ``sklearn.linear_model.LogisticRegression``.
 
     In an SPMD program::
 
@@ -36,15 +36,16 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
         model.coef_                                                       # NumPy's, the same on every rank
         model.predict(x), model.score(x, y)                               # global, cut as x; a number
 
-    Coefficients are scikit-learn's up to rounding, and differ by rounding with the number of ranks. Labels
-    are numbers in a global array, or anything in a NumPy array or a list that is the same on all ranks.
+    Coefficients agree with scikit-learn's up to rounding, and vary by rounding with the number of ranks.
+    Labels are numbers in a global array, or anything in a NumPy array or a list that is the same on all
+    ranks.
 
-    ``solver="newton-cholesky"`` looks at all rows twice in each of a few iterations, and ranks add up the
-    square of the number of coefficients. ``"lbfgs"`` looks once in each of many, and they add up as many
-    numbers as there are coefficients. Both compute in float64; rows on GPUs stay there.
+    ``solver="newton-cholesky"`` passes over all rows twice in each of a few iterations, and ranks add up the
+    square of the number of coefficients. ``"lbfgs"`` passes over them once in each of many iterations, and
+    ranks add up as many numbers as there are coefficients. Both compute in float64; rows on GPUs stay there.
 
-    Other solvers, penalties with an L1 part and sparse rows go to scikit-learn's own ``fit`` if rows are
-    the same on every rank, and are refused for global arrays.
+    Other solvers, penalties with an L1 part and sparse rows are passed to scikit-learn's own ``fit`` if the
+    rows are the same on every rank, and are refused for global arrays.
     """
 
     _per_row = ()
@@ -53,7 +54,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, progress: bool | None = None
     ) -> LogisticRegression:
-        """**Collective over** the communicator of ``X``. Find coefficients for labels ``y`` of rows."""
+        """**Collective over** the communicator of ``X``. Find coefficients for the rows' labels ``y``."""
         if self._is_left_to_scikit_learn(X):
             with seeded_alike(self):
                 super().fit(X, whole_of(y), sample_weight=whole_of(sample_weight))
@@ -132,16 +133,16 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
         return table.reshape(-1)
 
     def decision_function(self, X: Any) -> Any:
-        """**Collective** for a global array. How far rows are on the side of each class; cut as ``X``."""
+        """**Collective** for a global array. How far each row is on the side of each class; cut as ``X``."""
         if not is_global(X):
             return super().decision_function(X)
         rows = self._rows_to_judge(X)
         return rows.answer(self._scores(rows))
 
     def predict(self, X: Any) -> Any:
-        """**Collective** for a global array. The likeliest class of every row; global, cut as ``X``.
+        """**Collective** for a global array. The most likely class of every row; global, cut as ``X``.
 
-        Where labels are no numbers, they are a NumPy array, whole on every rank.
+        Labels that are not numbers are returned as a NumPy array, whole on every rank.
         """
         if not is_global(X):
             return super().predict(X)
@@ -152,7 +153,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
         return rows.answer(rows.beside(self.classes_)[codes])
 
     def predict_proba(self, X: Any) -> Any:
-        """**Collective** for a global array. The chance of every class, a column for each; cut as ``X``."""
+        """**Collective** for a global array. The probability of each class, a column each; cut as ``X``."""
         if not is_global(X):
             return super().predict_proba(X)
         rows = self._rows_to_judge(X)
@@ -171,7 +172,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
         return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """**Collective** for a global array. The share of rows whose class is the likeliest, by weight."""
+        """**Collective** for a global array. The weighted share of rows that :meth:`predict` gets right."""
         if not is_global(X):
             return float(super().score(X, whole_of(y), sample_weight=whole_of(sample_weight)))
         rows = self._rows_to_judge(X)
@@ -197,7 +198,7 @@ class LogisticRegression(OverRanks, sklearn.linear_model.LogisticRegression):  #
 
 
 def labels_of(rows: Rows, y: Any) -> tuple[Values, Values]:
-    """**Collective.** The labels of own rows, in memory, and the different ones of all."""
+    """**Collective.** The labels of this rank's rows, in memory, and the distinct labels of all ranks."""
     if not is_global(y):
         if y is None or len(whole := column_or_1d(y, warn=True)) != rows.n:
             n = None if y is None else len(whole)

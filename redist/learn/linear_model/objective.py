@@ -1,4 +1,4 @@
-"""What logistic regression makes small: the mean loss of all rows and a penalty, with slope and curvature.
+"""What logistic regression minimises: the mean loss of all rows plus a penalty, with gradient and Hessian.
 
 With probabilities ``p`` of a row ``x`` of class ``y``, over all rows with weights ``v`` that sum to ``V``::
 
@@ -6,9 +6,10 @@ With probabilities ``p`` of a row ``x`` of class ``y``, over all rows with weigh
     gradient  sum of (p - e[y]) x v / V  +  l2 coefficients
     Hessian   sum of (diag(p) - p p') x x' v / V  +  l2
 
-A rank goes through its rows in blocks that stay in a cache, and ranks add up what is as small as the
-coefficients: one all-reduce for a value and a gradient, another for a Hessian. Two classes have one row of
-coefficients and ``p = 1 / (1 + exp(-z))``; more have a row for each, and ``p`` is the softmax.
+A rank goes through its rows in blocks that fit in a cache, and ranks add up only arrays as small as the
+coefficients: one all-reduce for a value and a gradient, another for a Hessian. Two classes share one row of
+coefficients, and ``p = 1 / (1 + exp(-z))``; with more classes each has its own row, and ``p`` is the
+softmax.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BLOCK_BYTES, GPU_BLOCK_BYTES = 2**20, 2**27
 
 
 class LogisticLoss:
-    """The objective. Coefficients are a flat array of ``n_rows`` rows, intercepts the last of each."""
+    """The objective. Coefficients are a flat array of ``n_rows`` rows, with the intercept last in each."""
 
     def __init__(
         self, rows: Rows, codes: Values, weights: Values, n_classes: int, l2: float, intercept: bool
@@ -45,7 +46,7 @@ class LogisticLoss:
 
     @property
     def penalised(self) -> NDArray[np.bool_]:
-        """Which coefficients are: all but the intercepts, or none."""
+        """Which coefficients are penalised: all but the intercepts, or none."""
         mask = np.full((self.n_rows, self.d), self._l2 > 0)
         if self.intercept:
             mask[:, -1] = False
@@ -83,7 +84,7 @@ class LogisticLoss:
         return chances, xp.log(sums) - own
 
     def value_and_gradient(self, flat: Values) -> tuple[float, Values]:
-        """**Collective.** The value at some coefficients, and its gradient."""
+        """**Collective.** The value and the gradient for the given coefficients."""
         columns, constants = self._taken_apart(flat)
         d, xp = self._rows.d, self._xp
         value, gradient = xp.zeros(()), xp.zeros((self.n_rows, self.d))
@@ -105,7 +106,7 @@ class LogisticLoss:
         return float(total[0] + 0.5 * self._l2 * (penalised @ penalised)), found
 
     def hessian(self, flat: Values) -> Values:
-        """**Collective.** The Hessian at some coefficients."""
+        """**Collective.** The Hessian for the given coefficients."""
         columns, constants = self._taken_apart(flat)
         d, xp = self.d, self._xp
         curves = xp.zeros((self.n, self.n))

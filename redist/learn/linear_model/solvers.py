@@ -1,7 +1,7 @@
-"""Ways to the least value of an objective: Newton's with exact Hessians, and SciPy's L-BFGS-B.
+"""Two ways to minimise an objective: Newton's method with exact Hessians, and SciPy's L-BFGS-B.
 
-Both run on every rank, with the same numbers: what they are told of the objective is summed over all ranks.
-They go and stop as scikit-learn's do, so that they end at the same coefficients.
+Both run on every rank with the same numbers: the values of the objective that they get are sums over all
+ranks. They step and stop as scikit-learn's solvers do, so they end at the same coefficients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 def solve_lbfgs(loss: LogisticLoss, at: Values, tol: float, most: int) -> Found:
-    """**Collective.** Go down by L-BFGS-B; warn if it has not converged."""
+    """**Collective.** Minimise by L-BFGS-B; warn if it has not converged."""
     done = 0
 
     def told(where: Values) -> tuple[float, Values]:
@@ -56,7 +56,7 @@ def solve_lbfgs(loss: LogisticLoss, at: Values, tol: float, most: int) -> Found:
 
 
 def solve_newton(loss: LogisticLoss, at: Values, tol: float, most: int) -> Found:
-    """**Collective.** Go down by Newton steps; where one cannot be had L-BFGS goes on, with a warning."""
+    """**Collective.** Minimise by Newton steps; if a step fails, L-BFGS takes over, with a warning."""
     fixed = _fixed(loss)
     at = _without_shift(loss, at, last=True)
     value, gradient = loss.value_and_gradient(at)
