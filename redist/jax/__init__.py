@@ -1,4 +1,4 @@
-"""Move JAX arrays by plans: ``redist.jax.redistribute(x, sharding)``. Needs JAX, an extra; no MPI."""
+"""Move JAX arrays by plans: ``redist.jax.redistribute(x, sharding)``. Needs JAX, an extra, but no MPI."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs MPI when it is first used."""
+    """Import names that need MPI when they are first used."""
     if name in ("from_global", "to_global"):
         return getattr(import_module("redist.jax.global_arrays"), name)
     raise AttributeError(f"module 'redist.jax' has no attribute {name!r}")

@@ -20,7 +20,7 @@ MEANT = {"limit": "limit_bytes", "memory": "limit_bytes", "target": "sharding"}
 
 
 def checked(call: Callable[P, R]) -> Callable[P, R]:
-    """The same function, which refuses arguments in the wrong order or by a wrong name."""
+    """The same function, but refusing arguments in the wrong order or with a wrong name."""
     known = list(signature(call).parameters)
 
     @wraps(call)
@@ -54,7 +54,7 @@ def is_end(given: Any) -> bool:
 def check_end(given: Any, name: str = "", is_leaf: bool = True, leaf: Any = None) -> None:
     """Refuse what is not a sharding for the array at ``name`` in a tree; ``leaf`` is that array, if known.
 
-    Of a branch, that is not ``is_leaf``, only what looks like a PartitionSpec is refused.
+    For a branch, where ``is_leaf`` is false, only what looks like a PartitionSpec is refused.
     """
     if is_end(given):
         return

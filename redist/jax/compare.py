@@ -1,4 +1,4 @@
-"""Compare a plan with XLA's own resharding: bytes that are received, and memory of the compiled programs."""
+"""Compare a plan with XLA's own resharding: bytes received, and memory of the compiled programs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from redist.text.units import count_of, format_bytes, limit_from
 
 @dataclass(frozen=True, slots=True)
 class CompiledFigures:
-    """What a compiled program costs; None where XLA does not tell.
+    """What a compiled program costs; a figure is None where XLA does not report it.
 
-    ``received_bytes`` is what all devices together receive. ``held_bytes`` is what a device holds at most:
-    arguments, results and temporaries, as ``memory_analysis`` has them.
+    ``received_bytes`` is what all devices together receive. ``held_bytes`` is the most that a device holds:
+    arguments, results and temporaries, as reported by ``memory_analysis``.
     """
 
     received_bytes: int | None
@@ -40,13 +40,15 @@ class CompiledFigures:
 class Comparison:
     """A move by redist compared with XLA's own (``jax.jit(lambda x: x, out_shardings=...)``), as a table.
 
-    ``redist`` and ``xla`` have the figures of both compiled programs; of a tree, whose arrays move one
+    ``redist`` and ``xla`` have the figures of both compiled programs. For a tree, whose arrays move one
     after the other, ``received_bytes`` is the sum and ``held_bytes`` the fullest moment, with everything
-    that a device holds of the tree. ``tiles_bytes`` is the part that both hold anyway: source and target,
-    which share their memory if the array is donated and XLA can reuse it. ``bound_bytes`` is what redist
-    says a device holds at most, before anything is compiled. ``certified_bytes`` is what the plan proves
-    for tiles and staging alone, without the copies that XLA makes. Of a tree both are of the fullest
-    moment, and ``others_bytes`` is what the device then holds of the arrays that do not move.
+    that a device holds of the tree.
+
+    ``tiles_bytes`` is the part that both hold anyway: source and target, which share their memory if the
+    array is donated and XLA can reuse it. ``bound_bytes`` is the most that a device holds according to
+    redist, before anything is compiled. ``certified_bytes`` is what the plan proves for tiles and staging
+    alone, without the copies that XLA makes. For a tree both refer to the fullest moment, and
+    ``others_bytes`` is what the device then holds of the arrays that are not being moved.
     """
 
     n_arrays: int
@@ -62,7 +64,7 @@ class Comparison:
 
     @property
     def saved_bytes(self) -> int | None:
-        """Memory per device that the plan saves; below 0 if XLA's own resharding needs less."""
+        """Memory per device that the plan saves; negative if XLA's own resharding needs less."""
         if self.redist.held_bytes is None or self.xla.held_bytes is None:
             return None
         return self.xla.held_bytes - self.redist.held_bytes
@@ -123,10 +125,10 @@ def compare(
 ) -> Comparison:
     """The memory and traffic that :func:`redistribute` saves, compared with XLA's own resharding.
 
-    ``print(redist.jax.compare(x, sharding))`` has both in a table: of the peak, the part that both hold
-    anyway (source and target), and what each takes on top. Nothing moves; both programs are compiled.
-    With ``donate`` both may reuse the memory of the source; no array is given away here. Of a tree,
-    arrays that JAX moves by itself, from the host or between different devices, are left out.
+    ``print(redist.jax.compare(x, sharding))`` shows both in a table: the part of the peak that both hold
+    anyway (source and target), and what each takes on top of it. Nothing moves; both programs are compiled.
+    With ``donate`` both may reuse the memory of the source, although no array is given away here. For a
+    tree, arrays that JAX moves by itself, from the host or between different devices, are left out.
     """
     moves, _ = moves_of(x, sharding)
     rooms = {k: room for k, room, _ in steps_of(moves, limit_from(limit_bytes), donate)}

@@ -38,10 +38,10 @@ def to_jax(
 ) -> Callable[[Any], Any]:
     """A function that runs the plan's steps with ``shard_map`` and collectives of ``jax.lax``.
 
-    ``mesh`` is a ``jax.sharding.Mesh`` whose devices play the plan's, in order. The function can be
-    called, jitted and differentiated; ``back`` is the plan that gradients take, from the target to the
-    source, and is found if it is not given. The result has the sharding of the plan's target over
-    ``mesh``, and a gradient that of its source; ``ends`` are these two if they are of other meshes.
+    ``mesh`` is a ``jax.sharding.Mesh`` whose devices take the place of the plan's, in order. The function
+    can be called, jitted and differentiated; ``back`` is the plan that gradients take from the target to the
+    source, and is found if it is not given. The result has the sharding of the plan's target over ``mesh``,
+    and a gradient has that of its source; ``ends`` are these two shardings if they are over other meshes.
     """
     check_even(plan)
     devices = _devices(plan, mesh)

@@ -1,4 +1,4 @@
-"""jax.Arrays as global arrays of ``redist.pgas``, and back, in the same memory. This needs MPI as well."""
+"""JAX arrays as global arrays of ``redist.pgas``, and back, in the same memory. This also needs MPI."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from redist.runtime.ranks.world import Comm, comm_or_world
 
 
 def to_global(x: Any, comm: Comm | None = None) -> Array:
-    """**Local.** A jax.Array in memory as a global array, without a copy; it must not be written to.
+    """**Local.** A jax.Array in memory as a global array, without a copy; do not write to the result.
 
-    ``a = redist.jax.to_global(x)`` and then ``pgas.sum(a, axis=0)``, in a job of one process a device that
-    MPI and JAX number alike (``jax.distributed.initialize``).
+    Write ``a = redist.jax.to_global(x)``, then for example ``pgas.sum(a, axis=0)``, in a job with one
+    process per device that MPI and JAX number alike (``jax.distributed.initialize``).
     """
     comm = comm_or_world(comm)
     t = type_of(x)
@@ -42,9 +42,9 @@ def to_global(x: Any, comm: Comm | None = None) -> Array:
 
 
 def from_global(array: Array, mesh: Any) -> Any:
-    """**Local.** A global array as a jax.Array on a mesh like its own, without a copy where JAX allows it.
+    """**Local.** A global array as a jax.Array on a mesh like its own, without a copy if JAX allows it.
 
-    JAX takes memory that begins at a multiple of 64 bytes as it is, and copies other memory.
+    JAX uses memory that begins at a multiple of 64 bytes as it is, and copies other memory.
     """
     t = array.type
     axes = tuple(zip(mesh.axis_names, mesh.devices.shape, strict=True))

@@ -24,19 +24,20 @@ def redistribute(
     source: Any = None,
     donate: bool = False,
 ) -> Any:
-    """The same array, or tree of arrays, under other shardings, moved by plans of collectives.
+    """The same array, or tree of arrays, under other shardings, moved by plans made of collectives.
 
-    ``redistribute(x, P("tp", None))`` moves an array over its own mesh, ``redistribute(params, sharding)``
-    every array of a tree, ``redistribute(params, shardings)`` each to a sharding of its own: a tree as
-    ``jax.device_put`` takes it, in which None leaves an array where it is.
+    ``redistribute(x, P("tp", None))`` moves an array over its own mesh. ``redistribute(params, sharding)``
+    moves every array of a tree, and ``redistribute(params, shardings)`` moves each to a sharding of its own:
+    ``shardings`` is a tree as ``jax.device_put`` takes it, in which None leaves an array where it is.
 
     NumPy arrays are put on the devices; numbers, text and None stay as they are. ``limit_bytes``, a number
-    or text such as ``"2GiB"``, bounds all that a device holds of the tree meanwhile: arrays, results, and
-    the copies around collectives. The arrays of a tree move one after the other, in the order that needs
-    least memory. ``donate`` gives the arrays away: their memory is freed as early as possible.
+    or text such as ``"2GiB"``, bounds everything that a device holds of the tree during the move: arrays,
+    results, and the copies around collectives. The arrays of a tree move one after the other, in the order
+    that needs the least memory. ``donate`` gives the arrays away: their memory is freed as early as
+    possible.
 
-    Inside ``jit`` and ``grad`` an array does not know how it is sharded: give its sharding as ``source``, one
-    or a tree. Between two sets of devices JAX has no collective; such arrays are moved with
+    Inside ``jit`` and ``grad`` an array does not know how it is sharded, so pass its sharding as ``source``,
+    one for all or a tree. Between two sets of devices JAX has no collective; such arrays are moved with
     ``jax.device_put``, without a limit. The first call for a shape and its shardings plans, proves and
     compiles; later calls only move.
     """

@@ -1,4 +1,4 @@
-"""Array types of jax.Arrays and shardings, and shardings of types."""
+"""The array types of jax.Arrays and shardings, and the shardings of types."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from redist.text.units import ceil_div
 def type_of(x: Any, sharding: Any = None) -> ArrayType:
     """The type of a jax.Array, or of one like it under another sharding.
 
-    Devices are the ranks of the mesh: number ``k`` is the device with that id.
+    The devices are the ranks of the mesh: rank ``k`` is the device with id ``k``.
     """
     found = sharding_like(x, sharding, sharding_from(x) if sharding is None else None)
     return type_under(found, tuple(x.shape), x.dtype)
 
 
 def sharding_from(x: Any, source: Any = None) -> Any:
-    """The sharding that an array has; a traced array cannot tell, and ``source`` does."""
+    """The sharding of an array; a traced array cannot tell, so ``source`` gives it."""
     is_traced = isinstance(x, jax.core.Tracer)
     if isinstance(x, jax.Array) and not is_traced:
         return x.sharding
@@ -104,7 +104,7 @@ def _check_axes(spec: PartitionSpec, mesh: Any) -> None:
 
 @lru_cache(maxsize=2**12)
 def type_under(sharding: NamedSharding, shape: tuple[int, ...], dtype: Any) -> ArrayType:
-    """The type of an array under a sharding; refused if its tiles were not of one size."""
+    """The type of an array under a sharding; refused if its tiles would not all be the same size."""
     if not has_plans(dtype):
         raise ConversionError(
             f"cannot plan for an array of dtype {dtype}: plans move elements of whole bytes; "
@@ -114,7 +114,7 @@ def type_under(sharding: NamedSharding, shape: tuple[int, ...], dtype: Any) -> A
 
 
 def check_cut(sharding: NamedSharding, shape: tuple[int, ...], dtype: Any) -> None:
-    """Refuse a sharding under which the tiles of an array were not of one size, whatever its dtype is."""
+    """Refuse a sharding under which the tiles would not all be the same size, whatever the dtype."""
     if has_plans(dtype):
         type_under(sharding, shape, dtype)
     else:
@@ -159,7 +159,7 @@ def _why_uneven(t: ArrayType, spec: Any, dtype: str) -> str:
 
 
 def refined_mesh(devices: Any, mesh: Mesh, atoms: Sequence[SubAxis]) -> jax.sharding.Mesh:
-    """The same devices with an axis for every atom."""
+    """The same devices with one axis for every atom."""
     names = [name_of(mesh, atom) for atom in atoms]
     shape = [atom.size for atom in atoms]
     return jax.sharding.Mesh(np.reshape(devices, shape), tuple(names))
@@ -181,9 +181,9 @@ def spec_of(t: ArrayType, atoms: Sequence[SubAxis]) -> PartitionSpec:
 
 
 def sharding_of(t: ArrayType, devices: Any = None) -> NamedSharding:
-    """The sharding of a type over devices with the ids that are its ranks, or over those given.
+    """The sharding of a type over the devices whose ids are its ranks, or over the given devices.
 
-    Where the type cuts by parts of axes, so does the mesh of the sharding.
+    If the type cuts by parts of axes, so does the mesh of the sharding.
     """
     if t.pending_op is not None:
         raise ConversionError(

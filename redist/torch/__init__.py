@@ -1,7 +1,7 @@
-"""Move PyTorch's tensors where they are: plans over process groups, and DTensors. No MPI needed.
+"""Move PyTorch tensors where they lie: plans over process groups, and DTensors. No MPI needed.
 
-Programs of several ranks, as ``torchrun`` starts them, call :func:`redistribute`; plans run by
-:meth:`redist.Plan.to_torch`. Tested with PyTorch 2.13; nothing else in redist imports it.
+Programs that ``torchrun`` starts on several ranks call :func:`redistribute`; plans run through
+:meth:`redist.Plan.to_torch`. Tested with PyTorch 2.13; no other part of redist imports this package.
 """
 
 from importlib import import_module
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs MPI, or is not always needed, when it is first used."""
+    """Import names that need MPI, or that are rarely needed, when they are first used."""
     if name == "checkpoint_transfer":
         return getattr(import_module("redist.torch.checkpoints"), name)
     if name in ("from_global", "to_global"):

@@ -1,4 +1,4 @@
-"""What one call asks for: the DTensors that go, where to and how; a wrong argument is told to all ranks."""
+"""What one call asks for: which DTensors move, where to and how; all ranks learn of a wrong argument."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from redist.torch.world import check_transport, world_of
 
 @dataclass(frozen=True, slots=True)
 class MoveOptions:
-    """How to move, apart from what and where to."""
+    """How to move, apart from what moves and where to."""
 
     limit_bytes: Any = None
     objective: str = "time"
@@ -41,7 +41,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """All DTensors of a call, those that go, and for each of these its target and its name."""
+    """All DTensors of a call, those that move, and the target and the name of each of these."""
 
     options: MoveOptions
     leaves: Sequence[Leaf]
@@ -51,14 +51,14 @@ class Call:
 
     @property
     def tensors(self) -> list[DTensor]:
-        """The DTensors that go."""
+        """The DTensors that move."""
         return [leaf.tensor for leaf in self.go]
 
 
 def call_of(
     dtensor: Any, device_mesh: DeviceMesh | None, placements: Any, options: MoveOptions
 ) -> Call:
-    """**Collective** if something is wrong, or if nothing goes. What a call asks for."""
+    """**Collective** if something is wrong, or if nothing moves. What a call asks for."""
     leaves, wrong = leaves_of(dtensor, placements)
     go = sorted((leaf for leaf in leaves if not leaf.stays), key=lambda leaf: leaf.path)
     try:
@@ -126,9 +126,9 @@ def tell_all(
     device_mesh: Any,
     tensors: Sequence[DTensor],
 ) -> None:
-    """**Collective.** Raise an error of this rank's arguments on all ranks that make the call.
+    """**Collective.** Raise an error about this rank's arguments on all ranks that make the call.
 
-    Where the arguments do not even say which ranks these are, and it is not all, this does nothing.
+    This does nothing if the arguments do not say which ranks make the call, unless these are all ranks.
     """
     if not dist.is_initialized():
         return
@@ -140,7 +140,7 @@ def tell_all(
 
 
 def agree_on_nothing(options: MoveOptions, device_mesh: Any) -> None:
-    """**Collective** if the mesh has all ranks. An error if others do move something."""
+    """**Collective** if the mesh has all ranks. Raise an error if other ranks do move something."""
     if isinstance(device_mesh, DeviceMesh) and device_mesh.size() == dist.get_world_size():
         ranks = ranks_of([device_mesh], [])
         world = world_of(None, options.timeout_s, ranks)
@@ -154,5 +154,5 @@ def ranks_of(meshes: Sequence[DeviceMesh], tensors: Sequence[DTensor]) -> tuple[
 
 
 def how_in_words(device: str, options: MoveOptions) -> str:
-    """What ranks agree on beside names and types."""
+    """What ranks agree on besides names and types."""
     return f"on {device}, limit {options.limit_bytes}, {options.objective}, transport {options.transport}"

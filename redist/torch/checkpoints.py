@@ -1,4 +1,4 @@
-"""Files of PyTorch, inwards: what ``torch.save`` wrote, and folders of distributed checkpoints (DCP)."""
+"""Reading PyTorch files: what ``torch.save`` wrote, and folders of distributed checkpoints (DCP)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ BITS = {1: torch.uint8, 2: torch.int16}
 
 
 def read_pt(path: str) -> Read:
-    """**Local.** What ``torch.save`` wrote, read with ``weights_only=True``: no other object is made.
+    """**Local.** What ``torch.save`` wrote, read with ``weights_only=True``: no other objects are made.
 
-    Names in dicts and numbers in lists have dots between them: ``optimizer.state.0.step``.
+    Keys of nested dicts and indices of lists are joined by dots: ``optimizer.state.0.step``.
     """
     try:
         found = _load(path)
@@ -102,7 +102,7 @@ def _as_numpy(path: str, name: str, tensor: torch.Tensor) -> tuple[NDArray[Any],
 def read_dcp(folder: str) -> Read:
     """**Local.** The tensors of a distributed checkpoint, whole, in memory.
 
-    Its ``.metadata`` is a pickle: reading it can run code. Entries that are no tensors are pickles too;
+    Its ``.metadata`` is a pickle, so reading it can run code. Entries that are not tensors are pickles too;
     they are left out and not read.
     """
     reader = dcp.FileSystemReader(folder)
@@ -123,11 +123,11 @@ def read_dcp(folder: str) -> Read:
 
 
 def checkpoint_transfer(folder: str) -> tuple[list[tuple[int, ...]], Boxes, Boxes]:
-    """**Local.** What a load of a distributed checkpoint copies, for :func:`redist.check_runs`.
+    """**Local.** What loading a distributed checkpoint copies, for :func:`redist.check_runs`.
 
-    The source is the chunks that files have, one buffer each; its ranks are those that wrote them. The
-    target is every tensor whole, on a rank behind all of them. So gaps and overlaps of chunks, and chunks
-    without a file, are faults. Only ``.metadata`` is read, which is a pickle: reading it can run code.
+    The source is the chunks in the files, one buffer each, on the ranks that wrote them. The target is every
+    tensor, whole, on one more rank after all of these. Gaps and overlaps of chunks, and chunks without a
+    file, therefore show as faults. Only ``.metadata`` is read; it is a pickle, so reading it can run code.
     """
     reader = dcp.FileSystemReader(folder)
     try:

@@ -1,7 +1,7 @@
-"""DTensors as global arrays of ``redist.pgas``, and back, in the same memory. This needs MPI as well.
+"""DTensors as global arrays of ``redist.pgas``, and back, in the same memory. This also needs MPI.
 
-PyTorch and MPI may number the same ranks differently: a mesh of ranks 0, 1 of PyTorch is then one of other
-ranks of MPI. ``pgas.asarray`` lets ranks tell each other their numbers.
+PyTorch and MPI may number the same ranks differently, so a mesh of PyTorch's ranks 0 and 1 may be a mesh of
+other ranks in MPI. ``pgas.asarray`` lets ranks tell each other their numbers.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _PLAIN = {1: torch.int8, 2: torch.int16}
 def to_global(dtensor: DTensor, comm: Comm | None = None) -> Array:
     """**Local.** A DTensor as a global array, without a copy, in memory or on the ranks' GPUs.
 
-    ``a = redist.torch.to_global(weight)`` and then ``pgas.sum(a, axis=0)``. MPI and PyTorch must give the
-    ranks the same numbers, or ``pgas.asarray`` must have been called with a DTensor before. Gradients do not
-    flow through the array: it has the values of ``weight.detach()``. Pending sums stay pending. If several
-    dims of the mesh cut one dim, PyTorch may cut it differently from redist; an error then says where.
+    Write ``a = redist.torch.to_global(weight)``, then for example ``pgas.sum(a, axis=0)``. MPI and PyTorch
+    must number the ranks alike, or ``pgas.asarray`` must have been called with a DTensor before. Gradients
+    do not flow through the array: it has the values of ``weight.detach()``. Pending sums stay pending. If
+    several dims of the mesh cut one dim, PyTorch may cut it differently from redist; an error then says
+    where.
     """
     comm = comm_or_world(comm)
     numbers = _known_numbers(comm)
@@ -77,9 +78,9 @@ def _as_tile(tile: torch.Tensor, t: ArrayType) -> Any:
 def as_global(
     dtensor: DTensor, *, type: Any, mesh: Any, comm: Comm | None, limit_bytes: Any
 ) -> Array:
-    """**Collective.** What ``pgas.asarray`` makes of a DTensor: one error on all ranks if one cannot.
+    """**Collective.** The global array that ``pgas.asarray`` makes of a DTensor; all ranks raise errors.
 
-    Ranks say their numbers in PyTorch, from which :func:`from_global` knows them as well.
+    Ranks tell each other their numbers in PyTorch, which :func:`from_global` then also knows.
     """
     comm, made, error = comm_or_world(comm), None, None
     _NUMBERS[comm.handle] = _numbers(comm)
@@ -132,10 +133,10 @@ def _known_numbers(comm: Comm) -> tuple[int, ...]:
 def from_global(array: Array, device_mesh: DeviceMesh | None = None) -> DTensor:
     """**Local.** A global array as a DTensor on a device mesh like its own, without a copy.
 
-    ``redist.torch.from_global(a, mesh)`` has the placements that ``a.type`` means. Without a device mesh, one
-    like the array's mesh is created and reused later; creating it is **collective** over all ranks of
-    PyTorch. It is an error if placements cannot express the type, for example if axes cut a dim in another
-    order than the mesh's.
+    ``redist.torch.from_global(a, mesh)`` has the placements that ``a.type`` means. If no device mesh is
+    given, one like the array's mesh is created and reused later; creating it is **collective** over all
+    ranks of PyTorch. It is an error if placements cannot express the type, for example if axes cut a dim in
+    another order than the mesh's.
     """
     numbers = _known_numbers(array.comm)
     kind = "cuda" if array.memory.on_device else "cpu"

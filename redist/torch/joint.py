@@ -1,4 +1,4 @@
-"""A process group across jobs: of processes that train and others that serve, each in a world of its own."""
+"""A process group across jobs: of processes that train and others that serve, each job a world of its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch.distributed import distributed_c10d as c10d
 
 
 def open_store(host: str, port: int, *, is_first: bool, timeout_s: float) -> Any:
-    """**Local.** The place where processes of several jobs meet; the first one holds it, for others to find.
+    """**Local.** The place where processes of several jobs meet; the first hosts it for the others.
 
-    With port 0 the first takes a free one: ``store.port``.
+    With port 0 the first process takes a free port: ``store.port``.
     """
     wait = timedelta(seconds=timeout_s)
     return dist.TCPStore(host, port, is_master=is_first, timeout=wait, wait_for_workers=False)
@@ -22,10 +22,10 @@ def open_store(host: str, port: int, *, is_first: bool, timeout_s: float) -> Any
 def joint_group(
     store: Any, rank: int, size: int, backend: str | None = None, *, timeout_s: float
 ) -> Any:
-    """**Collective over** all that join. A process group that is none of any world, with ranks from 0.
+    """**Collective over** all processes that join. A process group outside every world, with ranks from 0.
 
-    ``torch.distributed`` makes groups of the ranks of one world only, so this uses two names of it that
-    are not public. Without a ``backend`` it is gloo, and NCCL for tensors on GPUs.
+    ``torch.distributed`` makes groups only of the ranks of one world, so this uses two of its names that are
+    not public. Without a ``backend``, it uses gloo, and NCCL for tensors on GPUs.
     """
     if backend is None:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"

@@ -1,4 +1,4 @@
-"""Device meshes and placements as meshes and types: the border between PyTorch's words and ours."""
+"""Device meshes and placements as meshes and types: the border between PyTorch's terms and ours."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _OURS = {theirs: DType.parse(name) for name, theirs in _NAMES.items()}
 
 
 def from_torch(dtype: torch.dtype) -> DType:
-    """Our name of an element type of PyTorch.
+    """Our name for an element type of PyTorch.
 
     ``from_torch(torch.bfloat16).name`` is ``'bf16'``.
     """
@@ -65,7 +65,7 @@ def from_torch(dtype: torch.dtype) -> DType:
 
 
 def to_torch(dtype: DType) -> torch.dtype:
-    """PyTorch's name of an element type of ours."""
+    """PyTorch's name for an element type of ours."""
     found = _NAMES.get(dtype.name)
     if found is None:
         raise ConversionError(f"cannot move {dtype} with PyTorch: it has no such element type")
@@ -80,9 +80,10 @@ def mesh_ranks(device_mesh: DeviceMesh) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def mesh_of(device_mesh: DeviceMesh, ranks: tuple[int, ...] | None = None) -> Mesh:
-    """A device mesh as ours; with ``ranks``, those are numbered by their places there.
+    """A device mesh as a redist mesh; with ``ranks``, its ranks are numbered by their places there.
 
-    Axes have the names of its dims; without names they are ``d0``, ``d1``, and so on.
+    Its axes have the names of the device mesh's dims; without names they are called ``d0``, ``d1``, and so
+    on.
     """
     sizes = tuple(device_mesh.mesh.shape)
     own = mesh_ranks(device_mesh)
@@ -102,14 +103,14 @@ def _axis_names(device_mesh: DeviceMesh, n: int) -> list[str]:
 def type_of(dtensor: DTensor, ranks: tuple[int, ...] | None = None) -> ArrayType:
     """The type of a DTensor.
 
-    ``type_of(distribute_tensor(torch.zeros(8, 6), mesh, [Shard(0)]))`` prints ``f32[8{x}, 6]`` where the
-    dim of the mesh is called x.
+    ``type_of(distribute_tensor(torch.zeros(8, 6), mesh, [Shard(0)]))`` prints ``f32[8{x}, 6]`` if the dim of
+    the mesh is called x.
     """
     return _type_of(dtensor, dtensor._spec.placements, ranks)
 
 
 def summed_type_of(dtensor: DTensor, ranks: tuple[int, ...]) -> ArrayType:
-    """The type of a DTensor with sums in the place of averages: :func:`averaged_over` divides them."""
+    """The type of a DTensor with sums in place of averages; :func:`averaged_over` says what to divide by."""
     if averaged_over(dtensor) > 1 and not (dtensor.is_floating_point() or dtensor.is_complex()):
         raise ConversionError(
             f"cannot take the average of {dtensor.dtype} that Partial('avg') asks for: it may be no whole "
@@ -120,7 +121,7 @@ def summed_type_of(dtensor: DTensor, ranks: tuple[int, ...]) -> ArrayType:
 
 
 def averaged_over(dtensor: DTensor) -> int:
-    """By what the sum of a DTensor's pending values is divided: 1 unless an average is pending."""
+    """What the sum of a DTensor's pending values is to be divided by: 1 unless an average is pending."""
     sizes = zip(dtensor.device_mesh.mesh.shape, dtensor.placements, strict=True)
     return math.prod(size for size, placement in sizes if _is_average(placement))
 
@@ -154,16 +155,16 @@ def placed_type(
     shape: tuple[int, ...],
     ranks: tuple[int, ...] | None = None,
 ) -> ArrayType:
-    """The type that placements mean on a device mesh; an error in their words if they cannot be read."""
+    """The type that placements mean on a device mesh; errors use PyTorch's terms if they cannot be read."""
     return from_placements(placements, mesh_of(device_mesh, ranks), from_torch(dtype), shape)
 
 
 def one_cut_less(
     device_mesh: DeviceMesh, placements: tuple[Any, ...], dtype: torch.dtype, shape: tuple[int, ...]
 ) -> list[Any] | None:
-    """Placements that replicate over one dim of the mesh more, and can be read; None if none can.
+    """Placements that replicate over one more dim of the mesh and can be read; None if there are none.
 
-    FSDP's cut comes after those of other dims, so it is the first to go.
+    FSDP's cut comes after those of other dims, so it is the first to be dropped.
     """
     dims = sorted(range(len(placements)), key=lambda k: (type(placements[k]) is Shard, -k))
     for dim in dims:
@@ -177,7 +178,7 @@ def one_cut_less(
 
 
 def placements_of(t: ArrayType) -> tuple[Any, ...]:
-    """PyTorch's placements of a type, on a device mesh like its mesh."""
+    """PyTorch's placements for a type, on a device mesh like the type's mesh."""
     out: list[Any] = []
     for placement in to_placements(t):
         if isinstance(placement, ReplicateOver):
@@ -197,7 +198,7 @@ def placements_of(t: ArrayType) -> tuple[Any, ...]:
 
 
 def checked_placements(placements: Any, n_dims: int, name: str = "") -> tuple[Any, ...]:
-    """Placements with dims counted from the front; an error if they are no placements."""
+    """Placements with dims counted from the front; an error if they are not placements."""
     is_list = isinstance(placements, Sequence) and not isinstance(placements, str)
     if not is_list or not all(isinstance(placement, Placement) for placement in placements):
         what = f"{name!r} " if name else ""

@@ -1,7 +1,7 @@
-"""See what a loader of weights puts where, without weights: its copies are boxes.
+"""Record what a loader of weights puts where, without real weights: its copies become boxes.
 
 Loaders of engines take views of weights and copy them into views of parameters. Here the weights are tensors
-without memory, and nothing is copied: of each copy it is written down which elements go where.
+without memory, and nothing is copied: for each copy, this records which elements go where.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ def recorded(
     shapes: Weights | Mapping[str, Any],
     parameters: Mapping[str, torch.Tensor],
 ) -> Recorded:
-    """**Local.** What a loader puts where on this rank: ``redist.Weights.recorded({rank: ...})`` takes it.
+    """**Local.** What a loader puts where on this rank, for ``redist.Weights.recorded({rank: ...})``.
 
-    ``load`` is called with pairs of names and tensors, as ``model.load_weights`` of an engine is.
-    ``parameters`` are the tensors that it loads into, as ``dict(model.named_parameters())``: on any device,
-    also the meta device; nothing is written to them. ``shapes`` says the shape and dtype of each weight: the
-    weights of the other side, what :func:`redist.stored` reads, or a dict of arrays or texts.
+    ``load`` is called with pairs of names and tensors, as an engine's ``model.load_weights`` is.
+    ``parameters`` are the tensors that it loads into, such as ``dict(model.named_parameters())``: they may
+    be on any device, including the meta device, and nothing is written to them. ``shapes`` gives the shape
+    and dtype of each weight: the weights of the other side, the result of :func:`redist.stored`, or a dict
+    of arrays or texts.
 
-    Views and copies can be written down; a loader that computes with weights, or casts them, is refused.
-    Record before an engine rearranges parameters for its kernels: what it does afterwards is not seen.
+    Only views and copies can be recorded; a loader that computes with weights, or casts them, is refused.
+    Record before the engine rearranges parameters for its kernels: later changes are not seen.
 
-    On an engine with 2 ranks, of which each has half of the queries::
+    On an engine with 2 ranks, each of which has half of the queries::
 
         found = redist.torch.recorded(model.load_weights, train, dict(model.named_parameters()))
         serve = redist.Weights.recorded({rank: found}).together(group)

@@ -1,4 +1,4 @@
-"""Redistribute DTensors, one or a state dict: as PyTorch does, also between meshes, within a limit."""
+"""Redistribute a DTensor or a state dict, as PyTorch does, but also between meshes and under a limit."""
 
 from __future__ import annotations
 
@@ -55,18 +55,21 @@ def redistribute(
         there = redist.torch.redistribute(rows, other, [Shard(0)], limit_bytes="1GiB")
 
     The meshes may be the same, overlap or be disjoint; tiles may be uneven and reductions pending.
-    ``device_mesh`` is the DTensor's own by default. A dict of DTensors moves as one operation, with few
-    messages: a state dict, even of an optimizer, with dicts and lists inside. Ranks match its tensors by
-    name, in whatever order each has them. ``placements`` is then one list for all, or a dict like it: an
-    entry is for a name or for the whole branch below it, even in dotted names (``"layers"`` is for
-    ``"layers.0.weight"``); the longest one wins, and None leaves a tensor where it is. With a list for
-    many, tensors of 0 dims are replicated. What is not a DTensor (numbers, plain tensors, None) is
-    handed on unchanged.
-    The result is a DTensor, or a dict; where nothing has to move it shares memory, as PyTorch's own does.
-    Gradients go back the same way. ``limit_bytes``, a number or text, bounds the tiles and the staging of
-    the fullest rank, source and target included. ``transport="messages"`` uses only messages of the
-    process group; the default copies through shared memory if all ranks are on one host and the tensors
-    in memory.
+    ``device_mesh`` is the DTensor's own by default.
+
+    A dict of DTensors moves as one operation, with few messages. It may be a state dict, even an
+    optimizer's, with nested dicts and lists. Ranks match its tensors by name, in whatever order each rank
+    has them. ``placements`` is then one list for all, or a dict of them: an entry applies to a name or to
+    the whole branch below it, also in dotted names (``"layers"`` applies to ``"layers.0.weight"``); the
+    longest match wins, and None leaves a tensor where it is. Where one list applies to many tensors, those
+    of 0 dims are replicated. Anything that is not a DTensor (numbers, plain tensors, None) is returned
+    unchanged.
+
+    The result is a DTensor, or a dict; if nothing has to move, it shares memory with the input, as with
+    PyTorch's own method. Gradients flow back the same way. ``limit_bytes``, a number or text, bounds the
+    tiles and the staging on the fullest rank, source and target included. ``transport="messages"`` uses only
+    messages of the process group; the default copies through shared memory if all ranks are on one host and
+    the tensors are in memory.
     """
     options = MoveOptions(limit_bytes, objective, transport, timeout_s)
     call = call_of(dtensor, device_mesh, placements, options)
@@ -89,13 +92,13 @@ def plan_for(
 ) -> Any:
     """**Collective**, like the move. The plan by which :func:`redistribute` would move a DTensor.
 
-    Of a dict, the plans of what would move, by dotted names. Nothing moves, and the move that follows
-    is prepared::
+    For a dict, returns the plans of the tensors that would move, by dotted names. Nothing moves, but the
+    move that follows is already prepared::
 
         plans = redist.torch.plan_for(model.state_dict(), mesh, [Shard(0)])
         most = max(plan.peak_bytes for plan in plans.values())
 
-    Ranks in a plan are places among the ranks that make the call.
+    Ranks in a plan are numbered by their places among the ranks that make the call.
     """
     options = MoveOptions(limit_bytes, objective, transport, timeout_s)
     call = call_of(dtensor, device_mesh, placements, options)
@@ -122,7 +125,7 @@ def move(
 
 
 class MoveWithGradient(torch.autograd.Function):  # type: ignore[misc]
-    """A move as PyTorch's autograd knows it: gradients move back, to where the values came from."""
+    """A move as PyTorch's autograd sees it: gradients move back to where the values came from."""
 
     @staticmethod
     def forward(
@@ -132,7 +135,7 @@ class MoveWithGradient(torch.autograd.Function):  # type: ignore[misc]
         names: Sequence[str],
         *tensors: DTensor,
     ) -> tuple[DTensor, ...]:
-        """Move, and note where from."""
+        """Move, and note where the values came from."""
         ctx.set_materialize_grads(False)
         ctx.options, ctx.names = options, names
         ctx.sources = [Target(t.device_mesh, tuple(t.placements)) for t in tensors]

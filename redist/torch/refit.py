@@ -55,18 +55,18 @@ def bind(
                           receive=parameters if rank >= 4 else None, transport="torch")
         refit.send(version=1) if rank < 4 else refit.receive()
 
-    ``send`` and ``receive`` are dicts of tensors by the names of stored tensors; of DTensors their local
-    tensors are taken. Ranks of the plan are numbers in the group, by default all ranks. ``transport`` is
-    ``"auto"``, ``"ipc"`` (ranks of one host write and read each other's memory, on GPUs by CUDA IPC) or
-    ``"messages"`` of the group; auto is the first where it works. The other arguments are those of
+    ``send`` and ``receive`` are dicts of tensors by the names of stored tensors; for DTensors, their local
+    tensors are used. Ranks of the plan are numbers in the group, which is all ranks by default.
+    ``transport`` is ``"auto"``, ``"ipc"`` (ranks of one host write and read each other's memory, on GPUs by
+    CUDA IPC) or ``"messages"`` of the group; auto is ipc where that works. The other arguments are those of
     :func:`redist.runtime.refit.bind.bind`. Tensors on GPUs need CuPy, whose kernels copy all blocks of a
     round in one launch.
 
-    A rank that dies is an error on the others, which keep the weights that they had. With gloo they hear
-    of it when its connection breaks, and within 0.1 s where ranks share memory. NCCL says nothing of a
-    death: a wait ends after ``timeout_s``, which must be less than the timeout of the group, because its
-    watchdog ends the process then. After a failure a group cannot be used for refits any more; make
-    another one, and bind again with ``version=refit.version``.
+    If a rank dies, the others raise an error and keep the weights that they had. With gloo they notice when
+    its connection breaks, and within 0.1 s where ranks share memory. NCCL does not report a death: a wait
+    ends after ``timeout_s``, which must be less than the timeout of the group, because the group's watchdog
+    then ends the process. After a failure a group cannot be used for refits any more; make another one, and
+    bind again with ``version=refit.version``.
     """
     check_timeout(timeout_s)
     options = Options(transport, commit, version, guard)

@@ -1,4 +1,4 @@
-"""A plan as something that PyTorch runs: ``plan.to_torch(group)``."""
+"""A plan in a form that PyTorch runs: ``plan.to_torch(group)``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redist.torch.world import check_transport, world_of
 
 
 class TorchPlan:
-    """A plan on the ranks of a process group; call it with this rank's tile. Making one is **collective**.
+    """A plan on the ranks of a process group; call it with this rank's tile. Creating one is **collective**.
 
     In a job of 4 ranks that ``torchrun`` started::
 
@@ -24,7 +24,7 @@ class TorchPlan:
         move = plan.to_torch()                  # over the default group
         columns = move(torch.zeros(2, 8))       # shape (8, 2)
 
-    Ranks of the plan's meshes are numbers in the group; ranks outside a mesh pass None and get None.
+    Ranks of the plan's meshes are ranks of the group; ranks outside a mesh pass None and get None.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TorchPlan:
         )
 
     def __call__(self, local: torch.Tensor | None) -> torch.Tensor | None:
-        """**Collective.** Move this rank's tile; the tile of the target. ``local`` is not modified."""
+        """**Collective.** Move this rank's tile; returns its target tile. ``local`` is not modified."""
         error: RedistError | None = None
         try:
             check_tile(local, self.transfer.shape_of(0, False), self.plan, self.device)
@@ -65,12 +65,12 @@ class TorchPlan:
 
     @property
     def received_bytes(self) -> int:
-        """**Local.** What this rank receives in a call."""
+        """**Local.** The number of bytes that this rank receives in a call."""
         return self.transfer.received_bytes
 
 
 def describe(plan: Plan) -> str:
-    """All of a plan that ranks must agree on, in one line."""
+    """Everything about a plan that ranks must agree on, in one line."""
     steps = ", ".join(f"{step.op} {step.staging_bytes} {step.after}" for step in plan.steps)
     meshes = f"{plan.source.mesh} to {plan.target.mesh}"
     return f"{plan.source} -> {plan.target} ({meshes}; {steps})"

@@ -35,9 +35,9 @@ def new_tile(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Ten
 
 
 def advise(address: int, n_bytes: int) -> None:
-    """**Local.** Ask the system for large pages where they lie wholly inside a range of bytes.
+    """**Local.** Ask the system for large pages wherever they lie wholly inside a range of bytes.
 
-    The memory stays what it is; a system without large pages ignores it.
+    The contents of the memory do not change; a system without large pages ignores the request.
     """
     start = -(-address // HUGE_BYTES) * HUGE_BYTES
     end = (address + n_bytes) // HUGE_BYTES * HUGE_BYTES
@@ -58,9 +58,9 @@ Key = tuple[int, int]
 
 
 class TensorTransfer:
-    """Moves tensors by their plans. Making one is **collective**, and so is :meth:`run`.
+    """Moves tensors by their plans. Creating one is **collective**, and so is :meth:`run`.
 
-    Ranks in the plans are numbers in the group. ``device`` is a kind of device: ``cpu``, ``cuda``.
+    Ranks in the plans are numbers in the group. ``device`` is a device type such as ``cpu`` or ``cuda``.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class TensorTransfer:
 
     @property
     def received_bytes(self) -> int:
-        """**Local.** What this rank gets from others in a run, counted piece by piece."""
+        """**Local.** The number of bytes that this rank gets from others in a run, counted piece by piece."""
         total = 0
         for part in (part for parts in self.schedule.stages for part in parts):
             for piece in part.step.pieces:
@@ -135,9 +135,9 @@ class TensorTransfer:
         return self.schedule.shape_of(item, self.schedule.last(item) if is_target else 0)
 
     def run(self, sources: Tensors) -> list[torch.Tensor | None]:
-        """**Collective.** Move tiles, which are as :meth:`shape_of` says; the tiles of the targets.
+        """**Collective.** Move tiles with shapes as :meth:`shape_of` says; returns the tiles of the targets.
 
-        A tile that needs no step is its own target. Sources are not modified.
+        A tile that needs no step is returned as its own target. Sources are not modified.
         """
         tiles = {
             (item, 0): source.detach().contiguous()

@@ -1,4 +1,4 @@
-"""State dicts: the DTensors in dicts and lists, where each goes, and the same dicts with the results."""
+"""State dicts: the DTensors in nested dicts and lists, where each goes, and the dicts of results."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Leaf:
 
 
 def leaves_of(value: Any, placements: Any) -> tuple[list[Leaf], str | None]:
-    """Every DTensor in dicts and lists; and why the placements cannot be read, or None.
+    """Every DTensor in nested dicts and lists, and why the placements cannot be read, or None.
 
-    ``placements`` is one list for all, or a dict like them. In that dict an entry counts for the whole
-    branch below it, of dicts inside and of dotted names; the longest one wins, and None leaves the branch
-    where it is. A tensor of 0 dims cannot be cut: where a list is for a branch, it is replicated.
+    ``placements`` is one list for all, or a nested dict of lists. In that dict an entry applies to the whole
+    branch below it, in nested dicts and in dotted names; the longest match wins, and None leaves the branch
+    where it is. A tensor of 0 dims cannot be cut: where a list applies to a branch, it is replicated.
     """
     problems: list[str] = []
     leaves = list(_leaves((), value, placements, False, problems))
@@ -212,7 +212,7 @@ def _has(kind: type, value: Any) -> bool:
 
 
 def rebuilt(value: Any, results: Iterator[DTensor]) -> Any:
-    """The same dicts and lists with the results in the places of DTensors."""
+    """The same dicts and lists with the results in place of DTensors."""
     if isinstance(value, DTensor):
         return next(results)
     if isinstance(value, Mapping):

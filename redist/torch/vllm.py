@@ -1,6 +1,6 @@
 """Weights from trainers straight into the workers of vLLM: shard to shard, all or nothing.
 
-vLLM takes engines that bring new weights from other packages. This one is called ``redist``::
+vLLM accepts weight-transfer engines from other packages. This one is called ``redist``::
 
     engine = LLM(model, weight_transfer_config=WeightTransferConfig(backend="redist"), ...)
 
@@ -12,14 +12,14 @@ vLLM takes engines that bring new weights from other packages. This one is calle
     trainer.send_weights()
 
 Nobody gathers whole tensors: each worker runs its own ``load_weights`` once on weights without memory, which
-tells what of them it stores where (:func:`redist.torch.recorded`). All ranks make the same plan, and each
-part goes from where it is to where it serves. The names of weights are those that ``load_weights`` knows;
-rules say what a trainer's tensors are made of if it has others (:class:`redist.Weights`).
+shows what parts of them it stores where (:func:`redist.torch.recorded`). All ranks make the same plan, and
+each part goes from where it is to where it serves. The names of weights are those that ``load_weights``
+knows; if a trainer has other names, rules say what its tensors are made of (:class:`redist.Weights`).
 
-Weights are written into the live parameters, so these must lie as they were loaded. A parameter that has
-another shape or dtype since is refused, and so is a loader that computes or casts. What cannot be seen are
-kernels that rearranged a parameter in its own shape after it was loaded, as some do with experts: compare
-answers before and after the first update of a new kind of model.
+Weights are written into the live parameters, so these must still be laid out as they were loaded. A
+parameter whose shape or dtype has changed since is refused, and so is a loader that computes or casts. What
+cannot be detected is a kernel that rearranged a parameter without changing its shape after it was loaded, as
+some do with experts: compare answers before and after the first update of a new kind of model.
 
 Written for the interface of vLLM 0.28, ``vllm/distributed/weight_transfer/base.py`` as at commit a014e35 of
 2026-08-22. In 0.27 an engine of a worker had one method more, without which vLLM does not make it.
@@ -65,7 +65,7 @@ def _of_vllm(name: str) -> Any:
 
 
 def register() -> None:
-    """Make ``redist`` known to vLLM, which calls this in every process as a plug-in; again does no harm."""
+    """Register ``redist`` with vLLM, which calls this as a plug-in in every process; repeats are harmless."""
     factory = import_module("vllm.distributed.weight_transfer.factory")
     for registry, name in (
         (factory.WeightTransferEngineFactory, "RedistWorker"),
