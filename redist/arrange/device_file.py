@@ -1,4 +1,4 @@
-"""What computing costs, in the file of a topology: a ``[[computing]]`` table for every kind of device."""
+"""What computing costs, in a topology file: a ``[[computing]]`` table for every kind of device."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ FS = 10**6
 
 
 def load_costs(path: str | Path, device: str = "cpu") -> DeviceCosts:
-    """What computing costs on a kind of device, from a TOML file; built-in costs if it says nothing of it.
+    """What computing costs on a kind of device, from a TOML file; built-in costs if the file does not say.
 
-    Keys of a table: ``device`` (cpu, gpu), ``memory_gb_s`` (10^9 bytes a second), ``product`` (10^9
-    multiply-adds a second by dtype, such as ``{f32 = 20, f64 = 10}``), ``map``, ``reduce`` and ``copy`` (10^9
-    elements a second), ``other`` (10^9 elements a second of all else).
+    The keys of a table are ``device`` (cpu, gpu), ``memory_gb_s`` (10^9 bytes a second), ``product`` (10^9
+    multiply-adds a second by dtype, such as ``{f32 = 20, f64 = 10}``), ``map``, ``reduce`` and ``copy``
+    (10^9 elements a second), and ``other`` (10^9 elements a second of everything else).
     """
     return load_every_cost(path).get(device, device_costs(device == "gpu"))
 
 
 def load_every_cost(path: str | Path) -> dict[str, DeviceCosts]:
-    """What computing costs on every kind of device that a file names; what is built in if none."""
+    """What computing costs on every kind of device that a file names; built-in costs if it names none."""
     return read_costs(read_tables(path), str(path)) or {"cpu": CPU, "gpu": GPU}
 
 
@@ -99,7 +99,7 @@ def format_costs(devices: Mapping[str, DeviceCosts]) -> str:
 
 
 def costs_lines(devices: Mapping[str, DeviceCosts]) -> list[str]:
-    """A table for people: kinds of operations by dtype, in 10^9 a second.
+    """A table to read: kinds of operations by dtype, in 10^9 a second.
 
     >>> print(*costs_lines({"cpu": DeviceCosts(1000, 100, (OperationCost("map", "f32", 500),))}), sep="\\n")
     10^9 a second              f32

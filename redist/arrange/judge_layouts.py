@@ -1,6 +1,6 @@
-"""Judge planned layouts: types follow from each other as operations say, and figures are counted again.
+"""Judge planned layouts: types must follow from each other as operations say, and figures are recounted.
 
-It looks at types alone, and shares nothing with what chose them.
+This looks at types alone, and is independent of the search that chose them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Price = Callable[[ArrayType, ArrayType], int]
 def judge_layouts(plan: LayoutPlan, device: DeviceCosts, price: Price | None = None) -> None:
     """**Local.** Raise if types do not fit together, a move is missing, or a figure is not what it should be.
 
-    ``price`` says what a move costs; without it, the prices of moves are taken as they are.
+    ``price`` says what a move costs; without it, the prices of moves are taken as given.
     """
     work = 0
     n_made = 0

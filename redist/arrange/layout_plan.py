@@ -1,4 +1,4 @@
-"""The types of a program's values, what moves between them, and what that costs: the answer of a planning."""
+"""The types of a program's values, what moves between them, and what that costs: the result of planning."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from redist.text.units import format_bytes, format_time
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """A move of a value to the type that a reader wants, or to the one in which several find it.
+    """A move of a value to the type that a reader wants, or to the one in which several readers find it.
 
-    One of no value is made by a node itself, on the way; after the last node, one goes round a loop.
+    A move without a value is made by a node itself, on the way; after the last node, a move goes round a
+    loop.
     """
 
     value: int | None
@@ -27,11 +28,11 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPlan:
-    """Types for all values of a program: inputs, what nodes make, and what moves between them.
+    """Types for all values of a program (inputs and results of nodes), and what moves between them.
 
-    ``bound_ps`` is what no choice of types costs less than under the same prices; ``compute_ps`` what
-    computing alone would take if every node were shared by all devices. ``peak_bytes`` are the most that
-    tiles take at once on the fullest device (:mod:`redist.arrange.tile_lives` says which count).
+    No choice of types costs less than ``bound_ps`` at the same prices. ``compute_ps`` is what computing
+    alone would take if all devices shared every node. ``peak_bytes`` is the most that tiles take at once on
+    the fullest device (:mod:`redist.arrange.tile_lives` says which tiles count).
     """
 
     graph: EinGraph

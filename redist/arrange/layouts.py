@@ -1,4 +1,4 @@
-"""The best type for every value of a program: ways to do each node, prices of moves between them, solved."""
+"""The best type for every value of a program: ways to do each node, with the prices of moves between them."""
 
 from __future__ import annotations
 
@@ -42,16 +42,17 @@ def plan_layouts(
     limit_bytes: int | None = None,
     exact_memory: bool = False,
 ) -> LayoutPlan:
-    """The types that make a program quickest, over these factors of a mesh.
+    """The types that make a program fastest, over these factors of a mesh.
 
-    ``pins`` fixes the types of inputs (``~k``) and of what nodes make; the others are free, inputs
+    ``pins`` fixes the types of inputs (``~k``) and of results of nodes; the others are free, inputs
     included. ``loops`` says which values become which inputs of the next round: each is brought to the type
     of its input, which counts as time. Partial values that are ``ends`` of the program cost what it takes to
-    finish them, sooner or later. A value with several readers is moved once to the type in which they
-    find it, and from there to what each wants. With ``limit_bytes``, no more is live at once on a device,
-    nodes in the given order; the plan is then the best that prices of bytes find, with its bound, or that of
-    an integer program if ``exact_memory`` is asked for. :class:`redist.NoPlanError` says the least limit
-    that would do.
+    finish them, sooner or later. A value with several readers is moved once to the type in which they find
+    it, and from there to the type that each reader wants.
+
+    With ``limit_bytes``, no more than that is live at once on a device, with nodes done in the given order.
+    The plan is then the best that prices of bytes find, with its bound, or that of an integer program if
+    ``exact_memory`` is asked for. :class:`redist.NoPlanError` says the smallest limit that would be enough.
     """
     book = PriceBook(mesh, tuple(parts), topology)
     planning = _Planning(graph, device or GPU, dict(pins or {}), book, dict(loops or {}), ends)

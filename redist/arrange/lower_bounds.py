@@ -204,8 +204,8 @@ def _is_product(terms: Terms, sizes: Mapping[str, int]) -> bool:
 class NodeBound:
     """What a node takes at least: computing, and bytes that must be moved for it.
 
-    ``alone_bytes`` if its operands and its result lie once over the devices; ``program_bytes`` in a
-    program, where that is known of some of them only.
+    ``alone_bytes`` holds if its operands and its result lie once over the devices; ``program_bytes`` holds
+    in a program, where that is known only of some of them.
     """
 
     what: str
@@ -271,7 +271,7 @@ def bound_layouts(
     device: DeviceCosts | None = None,
     pins: Mapping[int, ArrayType] | None = None,
 ) -> LayoutBounds:
-    """What a program takes at least on a mesh if the types of ``pins`` are given; see the module."""
+    """What a program takes at least on a mesh if the types of ``pins`` are given; the module says how."""
     device, p = device or GPU, mesh.n_devices
     once = frozenset(value for value, t in (pins or {}).items() if lies_once(t))
     nodes, shared = [], 0
@@ -302,7 +302,7 @@ def bound_layouts(
 def bounds_beside(
     plan: LayoutPlan, topology: Topology = FLAT, device: DeviceCosts | None = None
 ) -> LayoutBounds:
-    """What no plan is quicker than whose inputs and results have the types that they have in this one."""
+    """Bounds that no plan beats if its inputs and results have the types that they have in this plan."""
     pins = {~k: t for k, t in enumerate(plan.inputs)}
     pins |= {n: t for n, t in enumerate(plan.made) if not plan.graph.readers(n)}
     return bound_layouts(plan.graph, plan.mesh, topology, device, pins)

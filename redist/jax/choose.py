@@ -1,8 +1,8 @@
-"""Choose the plan that JAX runs quickest: collectives cost XLA copies that plans do not know.
+"""Choose the plan that JAX runs fastest: around collectives, XLA makes copies that plans do not know of.
 
-XLA packs and unpacks blocks around a collective with loops over elements, so what counts beside bytes
-is how long the runs are that stay together. Figures are of XLA's CPU backend, in picoseconds; only
-their ratios matter.
+XLA packs and unpacks blocks around a collective with loops over elements, so besides bytes it matters how
+long the runs are that stay together. The figures are for XLA's CPU backend, in picoseconds; only their
+ratios matter.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def plans_between(
 ) -> tuple[Way, ...]:
     """The plans between two types of one mesh that JAX can run, with what each holds on a device.
 
-    A donated array whose tile is of another size than the result's is held to the end: XLA cannot reuse it.
+    A donated array whose tile differs in size from the result's is held to the end: XLA cannot reuse it.
     """
     plans = [
         synthesize(
@@ -65,7 +65,7 @@ def plans_between(
 
 
 def goes_as_bits(dtype: DType, platform: str) -> bool:
-    """Whether elements travel as integers of their size: XLA for CPUs would make bf16 and float8 wider.
+    """Whether elements travel as integers of their size, because XLA for CPUs would widen bf16 and float8.
 
     >>> [goes_as_bits(DType.parse(name), "cpu") for name in ("bf16", "f16", "f32")]
     [True, False, False]
@@ -74,19 +74,19 @@ def goes_as_bits(dtype: DType, platform: str) -> bool:
 
 
 def is_reused(source: ArrayType, target: ArrayType) -> bool:
-    """Whether XLA can put the result where a donated array is."""
+    """Whether XLA can put the result into the memory of a donated array."""
     return source.tile_bytes == target.tile_bytes
 
 
 def least_bytes(source: ArrayType, target: ArrayType, donate: bool, platform: str) -> int:
-    """The least that any of the plans holds on a device: source, result, and copies."""
+    """The least memory that any of the plans holds on a device: source, result, and copies."""
     return min(need for _, need in plans_between(source, target, donate, platform))
 
 
 def same_limit(
     source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, platform: str
 ) -> int | None:
-    """One limit for all that allow the same plans, so that they share a compiled program."""
+    """One limit for all limits that allow the same plans, so that these share a compiled program."""
     if limit_bytes is None:
         return None
     needs = [need for _, need in plans_between(source, target, donate, platform)]
@@ -98,9 +98,9 @@ def same_limit(
 def choose_plan(
     source: ArrayType, target: ArrayType, limit_bytes: int | None, donate: bool, platform: str
 ) -> Plan:
-    """The plan of those between two types of one mesh that should be quickest.
+    """The plan between two types of one mesh that should be fastest.
 
-    A limit is for everything that the compiled program holds on a device: source, result, and copies.
+    A limit applies to everything that the compiled program holds on a device: source, result, and copies.
     """
     fit = [
         plan
@@ -126,7 +126,7 @@ def least_parts(
 
 
 def parts_of(others_bytes: int, proved_bytes: int, need_bytes: int) -> str:
-    """What a device holds while one array moves, in words: of other arrays, and of its own.
+    """What a device holds while one array moves, in words: for other arrays, and for this one.
 
     >>> parts_of(0, 2**20, 3 * 2**20)
     "1 MiB of tiles and staging, 2 MiB for XLA's copies"
@@ -141,7 +141,7 @@ def parts_of(others_bytes: int, proved_bytes: int, need_bytes: int) -> str:
 
 
 def no_plan(what: str, limit_bytes: int, least: int, parts: str, donated: int) -> NoPlanError:
-    """The error that says which limit would do, and which if the arrays were donated."""
+    """The error that says which limit would be enough, and which if the arrays were donated."""
     also = f"; with donate=True {least_limit(donated)} does" if donated < least else ""
     made_of = f", which is {parts}" if parts else ""
     return NoPlanError(
@@ -152,7 +152,7 @@ def no_plan(what: str, limit_bytes: int, least: int, parts: str, donated: int) -
 
 
 def plan_ps(plan: Plan) -> int:
-    """What a plan should take when XLA runs it."""
+    """The time that a plan should take when XLA runs it."""
     item = plan.source.dtype.itemsize
     sizes = sizes_of(lower_plan(plan, XLA))
     return sum(_call_ps(call, elems, item) for call, elems, _ in sizes)

@@ -1,4 +1,4 @@
-"""What happens to one array: a plan moves it, JAX puts it there, or it stays as it is."""
+"""What happens to one array: a plan moves it, JAX moves it, or it stays as it is."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ ARRAYS = (jax.Array, np.ndarray, jax.ShapeDtypeStruct)
 
 @dataclass(frozen=True, slots=True)
 class LeafMove:
-    """A value and where it goes; ``name`` is its place in a tree, empty for an array alone.
+    """A value and where it goes; ``name`` is its place in a tree, empty for a single array.
 
-    ``own`` is the sharding that it has, in the memory of devices: from ``pinned_host`` it is put there first.
-    ``wanted`` is the one that it gets, or None if the value stays.
-    ``ends`` are the types before and after, over one mesh; they are None if JAX moves the value by itself:
-    from the host, between different devices, by another name for the same tiles, or because it is empty
-    or its dtype has no plans.
+    ``own`` is its present sharding, in device memory: an array in ``pinned_host`` is put there first.
+    ``wanted`` is the sharding that it gets, or None if the value stays. ``ends`` are the types before and
+    after, over one mesh. They are None if JAX moves the value by itself: from the host, between different
+    devices, by another name for the same tiles, or because it is empty or plans do not support its dtype.
     """
 
     name: str
@@ -49,14 +48,14 @@ class LeafMove:
 
     @property
     def before_bytes(self) -> int:
-        """What a device holds of it before."""
+        """The bytes of it that a device holds before the move."""
         if self.ends is not None:
             return self.ends[0].tile_bytes
         return tile_bytes(self.value, self.value.sharding) if is_on_devices(self.value) else 0
 
     @property
     def after_bytes(self) -> int:
-        """What a device holds of the result."""
+        """The bytes of the result that a device holds."""
         if self.ends is not None:
             return self.ends[1].tile_bytes
         if not self.is_moved:
@@ -78,7 +77,7 @@ class LeafMove:
         return self.wanted is not None and not self.is_renamed
 
     def least_bytes(self, donate: bool) -> int:
-        """The least that a device holds while it moves, the array itself and the result included."""
+        """The least memory that a device holds while it moves, including the array itself and the result."""
         if self.ends is not None:
             return least_bytes(*self.ends, donate, self.platform)
         if not self.is_moved:
@@ -98,7 +97,7 @@ class LeafMove:
         return compiled(*self.ends, limit, donate, self.own, self.wanted)
 
     def run(self, limit_bytes: int | None = None, donate: bool = False) -> Any:
-        """Move it, and return the result."""
+        """Move the value, and return the result."""
         if self.wanted is None:
             return self.value
         is_traced = isinstance(self.value, jax.core.Tracer)
@@ -122,7 +121,7 @@ class LeafMove:
 
     @property
     def is_kind_alone(self) -> bool:
-        """Whether its tiles stay as they are, and only change the kind of memory."""
+        """Whether only the kind of memory changes, and the tiles stay as they are."""
         if self.wanted is None or self.own is None or not is_on_devices(self.value):
             return False
         ndim = len(self.value.shape)

@@ -1,4 +1,4 @@
-"""Trees of arrays: what happens to every leaf, and in which order the moves need least memory."""
+"""Trees of arrays: what happens to every leaf, and the order of the moves that needs the least memory."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def steps_of(
 ) -> Iterator[tuple[int, int | None, bool]]:
     """The moves in order: number, what each may hold on a device, and whether it gives its array away.
 
-    An error comes before the first of them. An array that stands in the tree twice is given away by
-    neither move.
+    Errors are raised before the first move. An array that occurs in the tree twice is given away by neither
+    move.
     """
     gives = given_away(moves, donate)
     if limit_bytes is None and not donate:
@@ -126,7 +126,7 @@ def steps_of(
 def others_bytes(
     moves: Sequence[LeafMove], order: Sequence[int], gives: Sequence[bool]
 ) -> dict[int, int]:
-    """What a device holds of all other arrays of the tree while one of them moves, by number."""
+    """By number of the move, what a device holds of all other arrays of the tree during it."""
     held = sum(move.before_bytes for move in moves)
     others = {}
     for k in order:
@@ -138,10 +138,10 @@ def others_bytes(
 
 
 def order_of(moves: Sequence[LeafMove], gives: Sequence[bool]) -> list[int]:
-    """The order in which the fullest moment of all moves is least full.
+    """The order of moves with the smallest peak.
 
-    First those that leave less than they found, the one with the smallest need first; then those that
-    leave more, the one that has most to give back first.
+    First come the moves that leave no more memory in use than before, starting with the one that needs
+    least; then those that leave more, starting with the one that gives the most back.
     """
 
     def key(k: int) -> tuple[int, int]:
@@ -184,7 +184,7 @@ def _over_limit(moves: Sequence[LeafMove], limit_bytes: int, gives: Sequence[boo
 
 
 def given_away(moves: Sequence[LeafMove], donate: bool = True) -> list[bool]:
-    """Which moves give their array away: if all are donated, not those of one that stands there twice."""
+    """Which moves give their array away: if all are donated, those of arrays that occur only once."""
     times = Counter(id(move.value) for move in moves)
     return [donate and times[id(move.value)] == 1 for move in moves]
 

@@ -77,17 +77,19 @@ def register() -> None:
 
 @dataclass
 class RedistTrainerInit(_of_vllm("TrainerInitInfo")):  # type: ignore[misc]
-    """What a rank that trains says; the first rank's word on options counts for all.
+    """What a training rank passes; for the options, the first rank's values count for all.
 
-    ``tensors`` are its weights: a dict of DTensors, or of (tile, type) pairs, which are sent from where they
-    are each time. ``weights`` are their types and rules, if the tensors alone do not say them; the ranks of a
-    pipeline may each know their own. Ranks of types are those of ``group``, by default of all that train.
-    ``serve`` are types of the engine's parameters by name, in place of recording its loader; its ranks come
-    behind those that train. ``host`` is the first trainer's address, as workers reach it; port 0 is any.
+    ``tensors`` are its weights: a dict of DTensors, or of (tile, type) pairs, which are sent each time from
+    where they are. ``weights`` are their types and rules, if the tensors alone do not tell them; the ranks
+    of a pipeline may each know only their own. Ranks in types are those of ``group``, by default all ranks
+    that train. ``serve`` are types of the engine's parameters by name, as an alternative to recording its
+    loader; the engine's ranks follow those that train. ``host`` is the first trainer's address as workers
+    reach it; port 0 chooses any free port.
 
     ``limit_bytes``, ``cast`` and ``pair`` are those of :func:`redist.refit`; ``transport``, ``commit`` and
-    ``timeout_s`` those of :meth:`redist.RefitPlan.bind`. ``commit="in place"`` takes no memory beside the
-    parameters, but after a failure these are a mixture. ``joint`` is the backend of the group of all.
+    ``timeout_s`` are those of :meth:`redist.RefitPlan.bind`. ``commit="in place"`` takes no memory besides
+    the parameters, but after a failure these are a mixture of old and new weights. ``joint`` is the backend
+    of the group of all ranks.
     """
 
     backend: ClassVar[str] = BACKEND
@@ -111,7 +113,7 @@ class RedistTrainerInit(_of_vllm("TrainerInitInfo")):  # type: ignore[misc]
 
 @dataclass
 class RedistInit(_of_vllm("WeightTransferInitInfo")):  # type: ignore[misc]
-    """What a worker is told: weights of both sides as text, where all meet, and how."""
+    """What a worker is told: the weights of both sides as text, where all ranks meet, and how."""
 
     source: str
     serve: str | None
@@ -148,7 +150,7 @@ def _bound(
 
 
 class RedistWorker(_of_vllm("WeightTransferEngine")):  # type: ignore[misc]
-    """One worker of an engine: receives into the parameters of its model."""
+    """One worker of an engine: receives weights into the parameters of its model."""
 
     init_info_cls = RedistInit
     update_info_cls = RedistUpdate
@@ -184,13 +186,13 @@ class RedistWorker(_of_vllm("WeightTransferEngine")):  # type: ignore[misc]
         self.refit = _bound(store, rank, init_info, own, why, receive=mine)
 
     def start_weight_update(self) -> None:
-        """**Local.** From here on nothing has arrived."""
+        """**Local.** Begin an update: from here on nothing has arrived."""
         if self.refit is None:
             raise RequestError("cannot update weights: init_transfer_engine was not called")
         self._arrived = None
 
     def receive_weights(self, update_info: RedistUpdate) -> None:
-        """**Collective.** Receive; parameters change only if all have arrived on all workers."""
+        """**Collective.** Receive weights; parameters change only if all have arrived on all workers."""
         assert self.refit is not None, "start_weight_update refuses"
         try:
             arrived = self.refit.receive()
@@ -204,7 +206,7 @@ class RedistWorker(_of_vllm("WeightTransferEngine")):  # type: ignore[misc]
         self._arrived = arrived
 
     def finish_weight_update(self) -> None:
-        """**Local.** The end of an update; an error if the weights have not all arrived."""
+        """**Local.** End an update; an error if the weights have not all arrived."""
         if self._arrived is None:
             raise TransferError(
                 f"cannot finish the update: new weights did not arrive whole; version {self.version!r} stays"
@@ -212,12 +214,12 @@ class RedistWorker(_of_vllm("WeightTransferEngine")):  # type: ignore[misc]
         self._arrived = None
 
     def shutdown(self) -> None:
-        """**Local.** Let the plan go."""
+        """**Local.** Release the plan."""
         self.refit = None
 
 
 class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[misc]
-    """One rank that trains; the first also speaks with the engine."""
+    """One training rank; the first one also communicates with the engine."""
 
     init_info_cls = RedistTrainerInit
 
@@ -228,7 +230,7 @@ class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[mi
 
     @classmethod
     def trainer_init(cls, init_info: RedistTrainerInit, *, client: Any, source: Any = None) -> Any:
-        """**Collective over** trainers and workers. Ready to send; ``source`` is not used."""
+        """**Collective over** trainers and workers. Get ready to send; ``source`` is not used."""
         self = cls(client=client, source=source, is_sender=init_info.rank == 0)
         group = dist.group.WORLD if init_info.group is None else init_info.group
         ranks, timeout_s = Ranks(group, init_info.timeout_s), init_info.timeout_s
@@ -265,11 +267,11 @@ class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[mi
     def send_weights(
         self, version: Version | None = None, changed: Iterable[str] | None = None
     ) -> None:
-        """**Collective over** trainers. Send the tensors as they are now, and wait until they serve.
+        """**Collective over** trainers. Send the tensors as they are now, and wait until they are in use.
 
-        ``version`` is the number of this call, if it is not given. ``changed`` has the names of the stored
-        tensors that have changed since the last call: only these travel. After a failure the engine serves
-        the version that it had, and this group of trainers and workers cannot be used again.
+        ``version`` is by default the number of this call. ``changed`` has the names of the stored tensors
+        that have changed since the last call: only these are sent. After a failure the engine serves the
+        version that it had before, and this group of trainers and workers cannot be used again.
         """
         if version is None:
             version = self.version + 1 if isinstance(self.version, int) else 1
