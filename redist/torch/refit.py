@@ -64,9 +64,9 @@ def bind(
 
     If a rank dies, the others raise an error and keep the weights that they had. With gloo they notice when
     its connection breaks, and within 0.1 s where ranks share memory. NCCL does not report a death: a wait
-    ends after ``timeout_s``, which must be less than the timeout of the group, because the group's watchdog
-    then ends the process. After a failure a group cannot be used for refits any more; make another one, and
-    bind again with ``version=refit.version``.
+    ends after ``timeout_s``. This must be less than the timeout of the group, at which the group's watchdog
+    ends the process. After a failure a group cannot be used for refits any more; make another one, and bind
+    again with ``version=refit.version``.
     """
     check_timeout(timeout_s)
     options = Options(transport, commit, version, guard)
