@@ -1,7 +1,7 @@
-"""Say what was detected: of one process, or of all ranks of a job and every pair of them.
+"""Report what was detected: for one process, or for all ranks of a job and every pair of them.
 
-``python -m redist.doctor`` is what ``redist doctor`` starts; under mpirun it prints the table
-of pairs too, over several machines as well.
+``redist doctor`` starts ``python -m redist.doctor``; under mpirun it also prints the table of pairs, over
+several machines as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NUMBERS = (
 
 
 def started_as() -> tuple[int, int]:
-    """**Local.** Rank and number of ranks that the launcher meant; (0, 1) without a launcher."""
+    """**Local.** The rank and the number of ranks that the launcher meant; (0, 1) without a launcher."""
     for rank, size in NUMBERS:
         numbers = os.environ.get(rank, ""), os.environ.get(size, "")
         if all(text.isdecimal() for text in numbers):
@@ -39,9 +39,9 @@ def started_as() -> tuple[int, int]:
 
 
 def launcher_fact(launcher: str, n_alone: int) -> list[Fact]:
-    """**Local.** What is to be said of ``KIND: PATH``, the launcher, nothing if there is none.
+    """**Local.** What to report about ``KIND: PATH``, the launcher; nothing if there is none.
 
-    ``n_alone`` is how many processes it has started that do not know of each other.
+    ``n_alone`` is the number of processes it started that do not know of each other.
     """
     from mpi4py import MPI
 

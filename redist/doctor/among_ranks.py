@@ -1,4 +1,4 @@
-"""Find out how a transfer would reach from each rank to each other, as transfers do."""
+"""Find out how data would get from each rank to each other rank, in the way that transfers do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAIRS_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Pairs of ranks that are joined alike: arrays in memory, and arrays of GPUs ('' without)."""
+    """Pairs of ranks that are joined alike: how arrays in memory travel, and arrays on GPUs ('' without)."""
 
     pairs: tuple[tuple[int, int], ...]
     in_memory: str
@@ -53,7 +53,7 @@ class Pairing:
 
 
 def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -> Pairing:
-    """**Collective over** ``comm``. Try out every way between the ranks as a first transfer would."""
+    """**Collective over** ``comm``. Try out every way between the ranks, as a first transfer would."""
     world = world_of(comm, "auto", node_size, timeout_s)
     gpu, has_one = _own_gpu()
     told = gather(world.comm, (MPI.Get_processor_name(), gpu, has_one), timeout_s)
@@ -87,7 +87,7 @@ def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -
 
 
 def likely(facts: Sequence[Fact]) -> list[tuple[str, str, str]]:
-    """What one process alone can say: of ranks of one node, and of different nodes.
+    """What one process alone can say about ranks of one node, and of different nodes.
 
     >>> for row in likely([Fact("shared memory", "yes"), Fact("GPUs", "2"), Fact("NCCL", "yes")]):
     ...     print(row[0], "|", row[2])

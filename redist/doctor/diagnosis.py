@@ -1,4 +1,4 @@
-"""Diagnose how arrays would move here: facts about this process and transports between ranks, as a value."""
+"""Diagnose how arrays would move here: facts about this process and ways between ranks, as a value."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def pairing_lines(done: Pairing) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The findings; ``print(diagnosis)`` shows them as ``redist doctor`` does.
+    """What was found; ``print(diagnosis)`` shows it as ``redist doctor`` does.
 
-    ``likely`` has the ways of moving arrays that this process expects by itself; ``pairing`` has what the
-    ranks of a communicator found out together (None without a communicator).
+    ``likely`` are the ways that this process alone expects; ``pairing`` is what the ranks of a communicator
+    found out together (None without a communicator).
     """
 
     facts: tuple[Fact, ...]
@@ -76,15 +76,15 @@ class Diagnosis:
 
 
 def diagnose(comm: Comm | None = None, *, node_size: int | None = None) -> Diagnosis:
-    """Find out what is available for moving arrays, and which way they would move.
+    """Find out what can move arrays here, and in which way they would move.
 
     >>> import redist
     >>> redist.diagnose().facts[0].name
     'redist'
 
-    **Local** without ``comm``: reports what this process finds. Otherwise **collective over** ``comm``:
-    tries out every pair of ranks, as a first transfer would. ``node_size`` pretends that nodes have this
-    many ranks.
+    **Local** without ``comm``: reports what this process finds. **Collective over** ``comm`` otherwise:
+    every pair of ranks is tried out as a first transfer would do it; ``node_size`` pretends that each node
+    has that many ranks.
     """
     found = tuple(facts())
     local = Diagnosis(found)

@@ -27,7 +27,7 @@ PROBE_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that was looked for, what was found, and why or how."""
+    """Something that was looked for, what was found, and why or how."""
 
     name: str
     found: str
@@ -35,7 +35,7 @@ class Fact:
 
 
 def facts() -> Iterator[Fact]:
-    """**Local.** Look for everything, one after another; whatever goes wrong is a fact too.
+    """**Local.** Look for everything, one thing after another; whatever goes wrong is a fact, too.
 
     >>> [fact.name for fact in facts()][:3]
     ['redist', 'Python', 'MPI']
@@ -85,7 +85,7 @@ def _mpi() -> Iterator[Fact]:
 
 
 def mpi_library() -> str:
-    """**Local.** The file of the MPI library in this process; empty if it cannot be told."""
+    """**Local.** The file of the MPI library in this process; empty if it cannot be determined."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -149,7 +149,7 @@ def _peek() -> str:
 
 
 def gpu_facts() -> Iterator[Fact]:
-    """**Local.** What concerns GPUs."""
+    """**Local.** The facts about GPUs."""
     try:
         import cupy
     except ImportError as error:
@@ -175,9 +175,9 @@ def gpu_facts() -> Iterator[Fact]:
 
 
 def gpu_name(number: int) -> str:
-    """**Local.** A GPU in words.
+    """**Local.** A description of a GPU.
 
-    As in ``NVIDIA H200, 139.8 GiB, 0000:8D:00.0``.
+    For example ``NVIDIA H200, 139.8 GiB, 0000:8D:00.0``.
     """
     import cupy
 

@@ -1,4 +1,4 @@
-"""Find what a step moves, as data for a picture: from whom to whom, and which pieces."""
+"""What a step moves, as data for a picture: which ranks send to which, and which pieces."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class DrawnBox:
 
 @dataclass(frozen=True, slots=True)
 class Arrows:
-    """Who sends to whom, for the receivers that are shown.
+    """Which ranks send to which, for the receivers that are shown.
 
-    ``pairs`` maps (sender, receiver) to bytes, ``pieces`` each receiver to what it is sent where
-    that can be drawn, ``keeps`` are the receivers that use something they have.
+    ``pairs`` maps (sender, receiver) to bytes. ``pieces`` maps each receiver to what it is sent, where that
+    can be drawn. ``keeps`` are the receivers that use something they already have.
     """
 
     senders: tuple[int, ...]
@@ -49,7 +49,7 @@ class Arrows:
 
 
 def arrows_of(step: Step, before: ArrayType, topology: Topology) -> Arrows | None:
-    """Find what a step moves; None if nothing moves or there are too many pieces to list."""
+    """What a step moves; None if nothing moves or there are too many pieces to list."""
     after = step.after
     match step.action:
         case Slice():

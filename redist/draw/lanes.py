@@ -1,4 +1,4 @@
-"""Draw lanes over time: a row for each, and bars that say what they are under the pointer."""
+"""Draw lanes over time: one row each, with bars that show a description under the pointer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HINT = "a bar says what it is when the pointer is on it"
 
 @dataclass(frozen=True, slots=True)
 class LaneBar:
-    """What a lane did, from when and for how long; it takes a ``share`` of the height of the lane."""
+    """What a lane did, from when and for how long; the bar takes a ``share`` of the lane's height."""
 
     begin_s: float
     seconds: float
@@ -26,7 +26,7 @@ class LaneBar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of bars; ``remarks`` stand in small letters below its name."""
+    """A row of bars; ``remarks`` appear in small letters below its name."""
 
     name: str
     bars: Sequence[LaneBar]
@@ -37,7 +37,7 @@ class Lane:
 def draw_lanes(
     title: str, lanes: Sequence[Lane], seconds: float, legend: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """The lanes as the text of an SVG file; below them, what ``legend`` says in words of some colours.
+    """The lanes as the text of an SVG file, with ``legend`` below, which explains some colours in words.
 
     >>> "load w" in draw_lanes("A run", [Lane("load", [LaneBar(0.0, 0.1, "#123456", "load w")])], 0.2)
     True
@@ -70,7 +70,7 @@ def draw_lanes(
 
 
 def ticks(length: float) -> list[float]:
-    """Round numbers from 0 to a length, four to ten of them.
+    """Between four and ten round numbers from 0 to a length.
 
     >>> ticks(0.46)
     [0.0, 0.1, 0.2, 0.3, 0.4]

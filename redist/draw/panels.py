@@ -1,7 +1,7 @@
 """Draw a step: who holds what before and after it, and what moves.
 
-Who holds what is one thumbnail of the array for each device, arranged like the mesh. What moves is the name
-of the step, its figures, and a matrix of senders and receivers.
+Who holds what is shown by one thumbnail of the array for each device, arranged like the mesh. What moves is
+shown by the name of the step, its figures, and a matrix of senders and receivers.
 """
 
 from __future__ import annotations

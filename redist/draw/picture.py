@@ -58,7 +58,7 @@ def make_page(plan: Plan, topology: Topology = FLAT) -> str:
 
 
 def page_of(title: str, inner: str, headline: str = "") -> str:
-    """Write a page that needs nothing else; ``inner`` is HTML below the headline."""
+    """Write a self-contained page; ``inner`` is HTML below the headline."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -78,7 +78,7 @@ def page_of(title: str, inner: str, headline: str = "") -> str:
 def make_cell(plan: Plan) -> str:
     """Write the plan as text and as a picture for a notebook.
 
-    The picture is an image of its own, so that its style cannot reach the rest of the notebook.
+    The picture is a separate image, so that its style cannot affect the rest of the notebook.
     """
     picture = b64encode(draw(plan).encode()).decode()
     name = escape(f"{plan.source} -> {plan.target}")

@@ -1,4 +1,4 @@
-"""Choose what of an array and of a mesh a picture shows."""
+"""Choose which parts of an array and of a mesh a picture shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class View:
 
     @staticmethod
     def of(types: Sequence[ArrayType]) -> View:
-        """The first two dims that any of the types cuts, filled up with the last ones.
+        """The first two dims that any of the types cuts; if there are fewer, the last dims fill up.
 
         >>> t = ArrayType.parse("f32[8, 8{x}, 8, 8]", Mesh(x=2))
         >>> View.of([t]).down, View.of([t]).across
@@ -68,7 +68,7 @@ class View:
         return min(lo[dim] * scale, length - span), span
 
     def caption(self) -> str:
-        """What a thumbnail is."""
+        """What a thumbnail shows, in words."""
         whole = " x ".join(map(str, self.shape))
         if self.across is None:
             return "each square is the one element of the array"
@@ -87,7 +87,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """Where the devices of a mesh stand: the last ``n_across`` axes in a row, the others down."""
+    """Where the devices of a mesh are placed: the last ``n_across`` axes in a row, the others down."""
 
     mesh: Mesh
     n_shown: int
@@ -96,7 +96,7 @@ class Seats:
 
     @staticmethod
     def of(mesh: Mesh) -> Seats:
-        """Seats of the first devices of a mesh, about twice as wide as high.
+        """Places for the first devices of a mesh, about twice as wide as high.
 
         >>> seats = Seats.of(Mesh(x=2, y=4))
         >>> seats.columns, seats.row_labels(), seats.column_labels()
@@ -111,7 +111,7 @@ class Seats:
 
     @property
     def ranks(self) -> list[int]:
-        """Ranks of the devices shown."""
+        """The ranks of the devices shown."""
         return [int(rank) for rank in self.mesh.ranks[: self.n_shown]]
 
     def row_labels(self) -> list[str]:

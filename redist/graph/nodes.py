@@ -18,10 +18,10 @@ FORMAT = "redist program 1"
 
 @dataclass(frozen=True, slots=True)
 class GraphMove:
-    """A move that a call makes: both types, the steps of its plan, and its fate.
+    """A move made for a call: both types, the steps of its plan, and what became of it.
 
-    ``received_bytes`` counts all devices together, and ``time_ps`` is the modelled time; it is 0 for an
-    exchange without a plan.
+    ``received_bytes`` counts all devices together and ``time_ps`` is the modelled time; an exchange without
+    a plan has no time.
     """
 
     source: str
@@ -33,7 +33,7 @@ class GraphMove:
 
     @property
     def is_made(self) -> bool:
-        """Whether the move is made, in a call that keeps no copies of moved data."""
+        """Whether the move happens in a call that keeps no copies."""
         return not self.fate.startswith(("made once", "not needed"))
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ def counted(n: int, what: str) -> str:
 
 
 def grouped(moves: Sequence[GraphMove]) -> list[str]:
-    """One text per move; equal moves that follow each other share one text.
+    """Moves as texts; equal moves in a row are shown as one.
 
     >>> move = GraphMove("f32[8{x}]", "f32[8]", "all_gather", 64, 2000000)
     >>> grouped([move, move])
@@ -81,7 +81,7 @@ def grouped(moves: Sequence[GraphMove]) -> list[str]:
 class ProgramGraph:
     """A program for arguments of certain types: its calls, and figures about how they are run.
 
-    ``print`` shows it as a table; :meth:`to_json`, :meth:`svg` and :meth:`html` give it in other formats.
+    ``print`` shows a table; :meth:`to_json`, :meth:`svg` and :meth:`html` give the same in other formats.
     """
 
     name: str
@@ -100,7 +100,7 @@ class ProgramGraph:
 
     @property
     def received_bytes(self) -> int:
-        """Bytes that all devices together receive in the moves that are made."""
+        """The bytes that all devices together receive in the moves that are made."""
         return sum(move.received_bytes for move in self.moves if move.is_made)
 
     @property
@@ -160,17 +160,16 @@ class ProgramGraph:
         )  # fmt: skip
 
     def svg(self, path: str | os.PathLike[str] | None = None, title: str | None = None) -> str:
-        """Draw the graph as SVG: calls from top to bottom, moves in colour.
+        """The graph as SVG, also written to ``path``: calls from top to bottom, moves in colour.
 
-        Returns the SVG text, and also writes it to ``path`` if that is given. If there is a memory limit,
-        lines below the graph say how it is kept. ``title`` replaces :meth:`headline`.
+        Under a limit, lines below say how it is kept. ``title`` replaces :meth:`headline`.
         """
         from redist.graph.picture import draw_graph
 
         return write_if(draw_graph(self, title), path)
 
     def html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The graph as a self-contained HTML page, also written to ``path`` if that is given."""
+        """The graph as a self-contained page, also written to ``path``."""
         from redist.graph.picture import make_graph_page
 
         return write_if(make_graph_page(self), path)

@@ -1,4 +1,4 @@
-"""Draw the graph of a program: a row for every call, lines to what it needs, moves in colour."""
+"""Draw the graph of a program: a row for every call, lines to the calls it needs, moves in colour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MADE, LEFT_OUT, EARLY = "#c05621", "#8a8f98", "#2f855a"
 
 
 def draw_graph(graph: ProgramGraph, title: str | None = None) -> str:
-    """Draw a graph as the text of an SVG file; how it keeps a limit stands below.
+    """Draw a graph as the text of an SVG file; how it keeps a limit is written below.
 
     >>> draw_graph(ProgramGraph("step", "x=2", (), (), (), {}))[:4]
     '<svg'
@@ -43,7 +43,7 @@ def draw_graph(graph: ProgramGraph, title: str | None = None) -> str:
 
 
 def make_graph_page(graph: ProgramGraph) -> str:
-    """Write a graph as a page: its picture, and the same as text."""
+    """Write a graph as a page: its picture, and the same information as text."""
     inner = f"{draw_graph(graph)}\n<h2>As text</h2>\n<pre>{escape(str(graph))}</pre>"
     return page_of(f"Program {graph.name}", inner)
 

@@ -1,4 +1,4 @@
-"""The layouts of a program as a value: types of every call, moves, work, memory, and bounds beside them."""
+"""The layouts of a program as a value: the types of every call, moves, work and memory, with their bounds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FORMAT = "redist program plan 1"
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """A call: where it stands, the types of its operands when it is done, what it makes, and its work.
+    """A call: its line, the types that its operands have for it, its result, and its work.
 
-    ``work_ps`` is what the busiest device computes, ``even_ps`` what each would if all had the same to do;
-    0 if that is not known.
+    ``work_ps`` is the computing time of the busiest device, ``even_ps`` what each device would take if all
+    had the same work; 0 if that is not known.
     """
 
     node: int
@@ -37,23 +37,24 @@ class PlannedRow:
 
     @property
     def balance(self) -> str:
-        """The even share of the work, in percent of what the busiest device does."""
+        """The even share of the work, as a percentage of the busiest device's work."""
         return f"{100 * self.even_ps // self.work_ps} %" if self.even_ps and self.work_ps else "-"
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlan:
-    """The layouts of a program for arguments of some types, and figures beside them.
+    """The layouts of a program for arguments of some types, with figures and bounds.
 
-    ``layouts`` is ``planned``, or ``as written`` with the reason in ``why``. ``time_ps`` is the modelled time
-    of a call, ``written_ps`` that of the layouts as written. With one move after another, no layouts have
-    less than ``bound_ps`` under the same prices; no way at all to do the program has less than ``floor_ps``.
-    ``compute_ps`` is computing alone. ``peak_bytes`` are the most that tiles take at once on the fullest
-    device. What is not known is 0.
+    ``layouts`` is ``planned``, or ``as written`` with the reason in ``why``. ``time_ps`` is the modelled
+    time of a call, and ``written_ps`` that of the layouts as written. If moves follow one another, no
+    layouts take less than ``bound_ps`` at the same prices; no way of doing the program takes less than
+    ``floor_ps``. ``compute_ps`` is the time for computing alone. ``peak_bytes`` is the most that tiles take
+    at once on the fullest device. A figure that is not known is 0.
 
-    Under a limit, ``time_ps`` and ``peak_bytes`` are those of the plan that runs: with loads and stores, and
-    the most that any order of its work takes. ``unlimited_bytes`` are those that tiles would take without
-    the limit, ``loaded_bytes`` and ``stored_bytes`` what this rank loads and stores in a call.
+    Under a limit, ``time_ps`` and ``peak_bytes`` are those of the plan that runs: they include loads and
+    stores, and ``peak_bytes`` is the most that any order of its work takes. ``unlimited_bytes`` is what
+    tiles would take without the limit; ``loaded_bytes`` and ``stored_bytes`` are what this rank loads and
+    stores in a call.
     """
 
     graph: ProgramGraph
@@ -77,7 +78,7 @@ class ProgramPlan:
 
     @property
     def received_bytes(self) -> int:
-        """What the moves that are made bring to all devices together."""
+        """The bytes that all devices together receive in the moves that are made."""
         return self.graph.received_bytes
 
     def headline(self) -> str:
@@ -150,15 +151,15 @@ class ProgramPlan:
             raise PlanFormatError(f"cannot read a plan of a program: {problem}") from None
 
     def svg(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The plan as SVG, written to ``path`` too: calls from top to bottom, moves in colour.
+        """The plan as SVG, also written to ``path``: calls from top to bottom, moves in colour.
 
-        Its title has the modelled time of the plan. Under a limit, lines below say how that is kept.
+        Its title has the modelled time of the plan. Under a limit, lines below say how it is kept.
         """
         title = f"{self.headline()}, modelled {format_time(self.time_ps)}"
         return self.graph.svg(path, title if self.time_ps else None)
 
     def html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The plan as a page that needs nothing else, written to ``path`` too."""
+        """The plan as a self-contained page, also written to ``path``."""
         inner = (
             f"<p>{escape(self.headline())}</p>\n<p>{escape(self.figures())}</p>\n{self.svg()}\n"
             f"<h2>As text</h2>\n<pre>{escape(str(self))}</pre>"

@@ -1,10 +1,9 @@
 """Measure this machine's levels: what a step, a message and a byte cost, as a topology file.
 
-A step of k messages and b bytes is modelled as ``step + k * latency + b / bandwidth``. So three
-transfers are enough for a level: one small message, many small messages, and one large message, always
-from all ranks at once, because that is how steps run. If ranks share the link of their node, a large
-message from one rank of each node measures the bandwidth that a single rank can get, and a large message
-from all ranks measures the bandwidth of the link.
+A step of k messages and b bytes is modelled as ``step + k * latency + b / bandwidth``. Three transfers are
+therefore enough for a level: one small message, many small messages, and one large message, always by all
+ranks at once, because that is how steps run. Where ranks share the link of their node, one large message by
+one rank per node shows what a single rank can get of the link, and one by all ranks what the link carries.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ REPEATS = 15
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One transfer to be timed: every rank receives ``messages`` messages with ``n_bytes`` bytes in all.
+    """One transfer to be timed: every rank receives ``messages`` messages and ``n_bytes`` bytes in all.
 
     ``sharing`` is the number of ranks of a node that do so at the same time.
     """
@@ -68,12 +67,12 @@ def calibrate(
 ) -> Topology:
     """**Collective over** ``comm``. Measure what a step, a message and a byte cost between its ranks.
 
-    The same as the command ``redist calibrate``, inside a program of two or more ranks::
+    This does what ``redist calibrate`` does, inside a program of two or more ranks::
 
         topology = redist.calibrate()              # of all ranks; for redist.synthesize(topology=...)
 
-    ``comm`` is ``MPI.COMM_WORLD`` by default. ``node_size`` pretends that nodes have this many ranks.
-    ``watcher`` is called with the number of transfers timed so far and the number of all transfers.
+    ``comm`` is MPI's world by default. ``node_size`` pretends that nodes have this many ranks; ``watcher``
+    is told how many transfers have been timed, and how many there are.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     if comm.size < 2:

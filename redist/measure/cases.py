@@ -1,4 +1,4 @@
-"""What is moved: one redistribution for each kind that matters, for any number of ranks."""
+"""What is moved: one redistribution for each important kind, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Case:
 
     @property
     def held_bytes(self) -> int:
-        """What all ranks together hold at the larger end, tiles of even ranges counted as full ones."""
+        """What all ranks together hold at the larger end; tiles of even ranges count as full ones."""
         return max(map(_held_bytes, (self.source, self.target)))
 
     @property
     def is_beyond(self) -> str | None:
-        """Why a library that only moves whole values on one mesh cannot do this."""
+        """Why a library that only moves whole values on one mesh cannot do this case."""
         if self.source.pending_op or self.target.pending_op:
             return "it has no pending sums"
         if not (self.source.is_plain and self.target.is_plain):
@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a case is written: N is the size of a dim, the mesh a line, a grid or two halves."""
+    """How a case is written: N is the size of a dim, and the mesh is a line, a grid or two halves."""
 
     text: str
     source: str

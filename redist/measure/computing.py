@@ -1,8 +1,8 @@
 """Measure what computing costs: classes of operations by dtype, on the processor and on the rank's GPU.
 
-All ranks compute at once, because that is how programs run; the slowest decides. Products are large enough
-for a library to be at its best, what goes element by element small enough for a cache: what the memory takes
-is measured apart, and the model takes the larger of both.
+All ranks compute at once, because that is how programs run; the slowest one counts. Products are large
+enough for a library to be at its best, and elementwise operations small enough for a cache: the time that
+memory takes is measured separately, and the model uses the larger of the two.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def measure_computing(
 ) -> dict[str, DeviceCosts]:
     """**Collective over** ``comm``. Measure what computing costs on ``cpu``, and ``gpu`` if all have one.
 
-    ``comm`` is MPI's world by default; ``watcher`` hears how many operations are timed, of how many.
+    ``comm`` is MPI's world by default; ``watcher`` is told how many operations have been timed, and how many
+    there are.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     watch = Stopwatch.on(comm)
@@ -83,7 +84,7 @@ def measure_computing(
 
 
 def costs_of(found: Sequence[OperationCost]) -> DeviceCosts:
-    """What was found as costs of a device: what is not known costs as much as the dearest map.
+    """The measurements as costs of a device; an operation that is not known costs as much as the dearest map.
 
     >>> costs_of([OperationCost("memory", "", 100), OperationCost("map", "f32", 250)])
     DeviceCosts(elem_fs=250, byte_fs=100, operations=(OperationCost(kind='map', dtype='f32', elem_fs=250),))

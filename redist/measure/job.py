@@ -33,10 +33,10 @@ def measure(
     peers: Mapping[str, Ways] | None = None,
     watcher: Callable[[int, int, str], None] = lambda *_: None,
 ) -> Results:
-    """**Collective over** ``comm``. Measure what the options ask for; the same on every rank.
+    """**Collective over** ``comm``. Measure what the options ask for; returns the same on every rank.
 
-    ``peers`` take part beside redist's contenders; ``watcher`` hears how many cases are done, of
-    how many, and which comes next.
+    ``peers`` take part besides redist's contenders; ``watcher`` is told how many cases are done, how many
+    there are, and which comes next.
     """
     contenders = choose_contenders(options.contenders, peers or {})
     watch = Stopwatch.on(comm)

@@ -1,4 +1,4 @@
-"""How much memory a rank needs, taken on all ranks together: shares count who else maps a page."""
+"""How much memory a rank needs, measured on all ranks together; shared pages count by shares."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Line:
 
     @property
     def code(self) -> str:
-        """What stands there, if the file can be read."""
+        """The source text of the line, if the file can be read."""
         return linecache.getline(self.file, self.number).strip()
 
 

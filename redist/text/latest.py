@@ -1,4 +1,4 @@
-"""A dict that keeps a number of values: when it is full, the oldest goes."""
+"""A dict that keeps a limited number of values: when it is full, the oldest is dropped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class Latest(dict[K, V]):
-    """The values that came last, ``most`` of them. One that is set again keeps its place.
+    """The ``most`` values that were added last. One that is set again keeps its place.
 
     >>> found = Latest(2)
     >>> found["a"], found["b"], found["a"], found["c"] = 1, 2, 3, 4

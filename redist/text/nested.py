@@ -1,4 +1,4 @@
-"""Dicts in dicts, as one dict."""
+"""Nested dicts as one dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Say how far long work has come: a bar on a terminal, a line now and then elsewhere."""
+"""Report how far long work has come: a bar on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASKED_S, UNASKED_S = (2.0, 5.0, 10.0), 5.0
 
 
 class Progress:
-    """Call it with what is done, how much there is in all, and the name of what comes next.
+    """Call it with how much is done, how much there is in all, and the name of what comes next.
 
     >>> import io
     >>> quiet = io.StringIO()
@@ -30,8 +30,8 @@ class Progress:
     >>> quiet.getvalue()            # not a terminal, and nothing took long
     ''
 
-    ``bar`` says whether to draw a bar; by default it is drawn if ``stream`` (stderr) is a terminal.
-    Work that is over within ``after_s`` has none. Elsewhere a line is written every ``line_s`` seconds.
+    ``bar`` says whether to draw a bar; by default one is drawn if ``stream`` (stderr) is a terminal. Work
+    that finishes within ``after_s`` has none. Elsewhere a line is written every ``line_s`` seconds.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Progress:
         self._drawn = not after_s
 
     def __call__(self, done: int, total: int, name: str = "") -> None:
-        """Say so, unless something was said a moment ago; a bar goes when all is done."""
+        """Report it, unless something was reported a moment ago; the bar disappears when all is done."""
         now = time.monotonic()
         seconds, ended = now - self._started, self._bar and done >= total
         if ended and not self._drawn:
@@ -76,7 +76,7 @@ class Said(Protocol):
 
 
 def nothing(done: int, total: int, what: str = "", /) -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _Point:
 
 
 class Work:
-    """Work in several phases, by one clock: says how far it has come, also where it cannot be asked.
+    """Work in several phases, timed by one clock; reports its progress even while it cannot be asked.
 
     >>> import io
     >>> quiet = io.StringIO()
@@ -100,10 +100,10 @@ class Work:
     >>> quiet.getvalue()            # nothing took long
     ''
 
-    If ``asked`` (True), lines are written after ``ASKED_S`` seconds, then every ``line_s``, and when a phase
-    begins, unless nothing was written yet. If nobody says (None), there is a bar on a terminal, and elsewhere
-    a line after ``UNASKED_S``, then after twice as long each time, up to a minute. False says nothing. Of
-    several ranks only one ``speaks``. Work inside other work is part of it.
+    If ``asked`` is True, lines are written after ``ASKED_S`` seconds, then every ``line_s``, and when a
+    phase begins, unless nothing was written yet. If it is None, there is a bar on a terminal, and elsewhere
+    a line after ``UNASKED_S``, then after twice as long each time, up to a minute. If it is False, nothing
+    is written. Of several ranks only one ``speaks``. Work inside other work counts as part of it.
     """
 
     def __init__(
@@ -206,14 +206,14 @@ def phase(name: str, number: int = 1, of: int = 1) -> Said:
 
 
 def stage(name: str) -> None:
-    """Note where the work that goes on is, if there is any: ``start 3 of 50, round 12``."""
+    """Note where the current work is, if there is any: ``start 3 of 50, round 12``."""
     work = _current.get()
     if work is not None:
         work.stage(name)
 
 
 def track(items: Iterable[T], total: int, label: str, stream: TextIO | None = None) -> Iterator[T]:
-    """Hand the items on one by one and say how many of ``total`` are done.
+    """Yield the items one by one, and report how many of ``total`` are done.
 
     >>> import io
     >>> list(track("ab", 2, "letters", io.StringIO()))

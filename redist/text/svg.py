@@ -1,4 +1,4 @@
-"""Hand-made SVG: figures with a size that stand beside and above each other."""
+"""Hand-made SVG: figures with a size that can be placed beside and above each other."""
 
 from __future__ import annotations
 
@@ -150,13 +150,13 @@ def line(x1: float, y1: float, x2: float, y2: float, cls: str, **attributes: str
 
 
 def boxes(places: Sequence[tuple[float, float, float, float]], cls: str, **attributes: str) -> str:
-    """Many rectangles (x, y, width, height) of one look as one element."""
+    """Many rectangles (x, y, width, height) of the same look as one element."""
     d = "".join(f"M{_n(x)} {_n(y)}h{_n(w)}v{_n(h)}h{_n(-w)}z" for x, y, w, h in places)
     return f'<path d="{d}"{_rest(cls, attributes)}/>'
 
 
 def with_title(body: str, title: str) -> str:
-    """Elements with a text that shows under the mouse."""
+    """Elements with a text that appears under the mouse."""
     return f"<g><title>{escape(title)}</title>{body}</g>"
 
 
@@ -193,7 +193,7 @@ def _n(value: float) -> str:
 
 
 def write_if(text: str, path: str | os.PathLike[str] | None) -> str:
-    """Write a text to a file if there is one, and return it."""
+    """Write a text to ``path`` if one is given, and return the text."""
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text

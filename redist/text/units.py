@@ -1,4 +1,4 @@
-"""Bytes and times as people write them."""
+"""Bytes and times in the form that people write."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def parse_bytes(text: str) -> int:
 
 
 def limit_from(limit: int | float | str | None, name: str = "limit_bytes") -> int | None:
-    """A memory limit as people write it, a number of bytes or text such as ``"1GiB"``; None is no limit.
+    """A memory limit as people write it: a number of bytes or text such as ``"1GiB"``; None is no limit.
 
     >>> limit_from("2MiB"), limit_from(2**21), limit_from(None)
     (2097152, 2097152, None)
@@ -94,7 +94,7 @@ def limit_from(limit: int | float | str | None, name: str = "limit_bytes") -> in
 
 
 def room_from(limit: int | float | str | None, name: str = "limit_bytes") -> int | None:
-    """A limit that arrays must fit into: some bytes, or None.
+    """A limit that arrays must fit into: a positive number of bytes, or None.
 
     >>> room_from(0)
     Traceback (most recent call last):
@@ -119,7 +119,7 @@ def count_of(n: int, noun: str) -> str:
 
 
 def format_bytes(n_bytes: int, round_up: bool = False) -> str:
-    """Short text for a number of bytes: the nearest, or one that is not less.
+    """Short text for a number of bytes: the nearest such text, or one that is not less.
 
     >>> format_bytes(8 * 2**20), format_bytes(1536), format_bytes(17)
     ('8 MiB', '1.5 KiB', '17 B')
@@ -137,7 +137,7 @@ def format_bytes(n_bytes: int, round_up: bool = False) -> str:
 
 
 def least_limit(n_bytes: int) -> str:
-    """The least limit that would do, as a user writes it and as it is read.
+    """The smallest limit that would be enough, as a user writes it and as it is read.
 
     >>> least_limit(20975616)
     'limit_bytes=20975616 (20.1 MiB)'
@@ -146,7 +146,7 @@ def least_limit(n_bytes: int) -> str:
 
 
 def format_beside(n_bytes: int, other_bytes: int) -> str:
-    """Text for a number of bytes beside another: exact if short texts could not tell them apart.
+    """Text for a number of bytes next to another: exact if short texts could not tell them apart.
 
     >>> format_beside(2**20 + 8, 2**20), format_beside(2**21, 2**20), format_beside(2**20, 2**20)
     ('1048584 bytes', '2 MiB', '1 MiB')
