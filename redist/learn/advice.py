@@ -32,6 +32,6 @@ def explain_conversion(frame: FrameType | None, size: str) -> str:
     return (
         ": scikit-learn takes global arrays where it can under "
         "sklearn.config_context(array_api_dispatch=True), and redist.learn.cluster and "
-        "redist.learn.metrics have what takes them always; or write a.gather() for all of it "
+        "redist.learn.metrics always accept them; or write a.gather() for all of it "
         f"({size})"
     )

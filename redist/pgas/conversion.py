@@ -105,7 +105,7 @@ def asarray(
     if taker is not None:
         if copy is False and not taker.SHARES:
             raise ArgumentError(
-                "cannot make a global array of it without a copy: it comes in blocks"
+                "cannot make a global array of this object without a copy: it comes in blocks"
             )
         made: Array = taker.as_global(obj, type=type, mesh=mesh, comm=comm, limit_bytes=limit_bytes)
         return asarray(made, dtype=dtype, copy=copy if taker.SHARES else None, device=device)
@@ -133,7 +133,7 @@ def asarray(
         return array.copy() if copy else array
     if copy is False:
         raise ArgumentError(
-            "cannot make a global array of it without a copy: pgas.from_local shares tiles"
+            "cannot make a global array of this object without a copy: pgas.from_local shares tiles"
         )
     if is_device(obj) and (device is None or is_gpu(device)):
         whole = as_device(obj)

@@ -99,7 +99,8 @@ class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
         """**Collective over** the communicator of ``X``. Find the centres of the rows of ``X``.
 
         With ``progress=True`` the first rank reports its progress on stderr, here and in ``fit`` of all
-        estimators. By default it writes a line if the fit takes more than 5 s; with False, nothing.
+        estimators. By default it shows a bar on a terminal, and elsewhere writes a line if the fit takes more
+        than 5 s; with False, nothing.
         """
         if issparse(X):
             return self._fit_whole(X, sample_weight=sample_weight)

@@ -45,7 +45,7 @@ def value_and_grad(
     ``function`` must return one real number, as an array without dims; with ``has_aux``, a pair of it and
     anything else, and the result then has this pair in place of the value. ``argnums`` says by position with
     respect to which arguments to differentiate: arrays, or lists, dicts and so on of arrays, whose gradients
-    have the same structure. For several arguments, the gradients are a tuple. If ``function`` is a program
+    have the same structure. If ``argnums`` is a tuple, so are the gradients. If ``function`` is a program
     (:func:`pgas.program`), so is the result.
     """
     _check_function(function)

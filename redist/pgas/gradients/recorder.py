@@ -161,7 +161,7 @@ class GradientRecorder:
             instead = "move arrays one by one, with a.to(type)"
         else:
             instead = (
-                "use pgas.stop_gradient on what it is given if that is to count as constant, or say what its "
+                "apply pgas.stop_gradient to its arguments if they should count as constant, or say what its "
                 "gradient is by pgas.custom_gradient"
             )
         raise GradientError(

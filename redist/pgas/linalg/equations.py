@@ -129,7 +129,7 @@ def lstsq(a: T, b: T, /) -> T:
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != m or m < n:
         raise ArgumentError(
             f"cannot solve the least squares of shapes {a.shape} and {b.shape}: "
-            "need one tall matrix and as many right sides of its length"
+            "need one tall matrix, and right-hand sides with as many rows"
         )
     dtype = promote(a.dtype, b.dtype)
     a, b = astype(a, dtype, copy=False), astype(b, dtype, copy=False)

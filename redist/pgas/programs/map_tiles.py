@@ -86,7 +86,7 @@ def _gradient_of_tiles(owed: Owed) -> Sequence[Any]:
     if gradient is None:
         raise GradientError(
             f"cannot differentiate map_tiles ({calling_line()}): it has no gradient; say what it is by "
-            "gradient=, or use pgas.stop_gradient on what it is given if that is to count as constant"
+            "gradient=, or apply pgas.stop_gradient to its arguments if they should count as constant"
         )
     options = {name: owed.options[name] for name in ("whole", "room") if name in owed.options}
     found = iter(gradient_of_tiles(gradient, owed.whole, *owed.operands, **options))
