@@ -45,7 +45,7 @@ def test_every_workload_equals_numpy(ranks: int, ways: Sequence[str], tmp_path: 
     with alone():
         done = subprocess.run(
             find_launcher().command(ranks, words),
-            cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150,
+            cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
         )  # fmt: skip
     assert done.returncode == 0, done.stdout
     rows = json.loads(stored.read_text(encoding="utf-8"))["rows"]
