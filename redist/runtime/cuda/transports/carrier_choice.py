@@ -44,12 +44,6 @@ def own_gpu() -> str:
     return bytes(number).hex() or f"{MPI.Get_processor_name()} {device.pci_bus_id}"
 
 
-def have_own_gpus(world: World) -> bool:
-    """**Collective over the node.** Whether each of its ranks has a GPU of its own."""
-    gpus = world.gather_on_node(own_gpu())
-    return len(set(gpus)) == len(gpus)
-
-
 def shared_gpus(gpus: list[str]) -> str:
     """Why ranks with these GPUs cannot use NCCL; empty if they can.
 
@@ -59,6 +53,11 @@ def shared_gpus(gpus: list[str]) -> str:
     n = len(set(gpus))
     have = "one GPU" if n == 1 else f"{n} GPUs"
     return f"{len(gpus)} ranks for {have}, it needs one for each" if n < len(gpus) else ""
+
+
+def have_own_gpus(world: World) -> bool:
+    """**Collective over the node.** Whether each of its ranks has a GPU of its own."""
+    return not shared_gpus(world.gather_on_node(own_gpu()))
 
 
 def _by_nccl(world: World) -> tuple[ByNccl | None, str]:
