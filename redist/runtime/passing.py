@@ -1,13 +1,15 @@
 """Pass elements between tiles that no plan describes, wherever these lie: in memory, or on GPUs.
 
 All ranks have their tiles in the same kind of memory. Those outside the mesh have no tile: an empty array in
-such a memory, or ``on_device``, says where the others' lie.
+such a memory, or ``gpu_dtype``, says where the others' lie, and what their elements are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
@@ -34,14 +36,17 @@ def exchange(comm: Comm, data: Tile, sent: Parts, out: Tile, received: Parts) ->
 
 def select(
     comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int,
-    on_device: bool = False,
+    gpu_dtype: np.dtype[Any] | None = None,
 ) -> int:  # fmt: skip
-    """**Collective.** Fill a part of a tile from a part of another array, by index along every dim."""
-    if not on_device:
+    """**Collective.** Fill a part of a tile from a part of another array, by index along every dim.
+
+    ``gpu_dtype`` is that of tiles on GPUs, also on ranks that have none; None if tiles lie in host memory.
+    """
+    if gpu_dtype is None:
         return by_index.exchange(comm, source, target, of, to, room)
     from redist.runtime.cuda.by_index import exchange as between_gpus
 
-    return between_gpus(comm, source, target, of, to, room)
+    return between_gpus(comm, source, target, of, to, gpu_dtype, room)
 
 
 def fetch(

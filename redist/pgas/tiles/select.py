@@ -72,9 +72,11 @@ def _carry(
     if room is None:
         room = staging_room(x, most)
     ends = _view(local, of), _view(out.tile, to)
+    raw = None
     if x.memory.on_device:  # CuPy does not know all dtypes in all that it does
+        raw = x.type.dtype.to_numpy()
         ends = x.type.dtype.raw(ends[0]), x.type.dtype.raw(ends[1])
-    received = traffic().select(x.comm, *sides, *ends, room, x.memory.on_device)
+    received = traffic().select(x.comm, *sides, *ends, room, raw)
     return out.tile, received
 
 

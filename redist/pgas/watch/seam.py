@@ -165,7 +165,7 @@ class RankTraffic(Protocol):
 
     def select(
         self, comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int,
-        on_device: bool = False,
+        gpu_dtype: np.dtype[Any] | None = None,
     ) -> int:  # fmt: skip
         """Fill a part of a tile from a part of another array; the bytes that this rank received."""
 

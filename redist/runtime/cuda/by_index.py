@@ -30,13 +30,15 @@ def exchange(
     target: Side,
     from_tile: Tile | None,
     to_tile: Tile | None,
+    dtype: np.dtype[Any],
     staging_bytes: int,
     timeout_s: float | None = TIMEOUT_S,
 ) -> int:
     """**Collective over** ``comm``. Fill the target's tiles; the bytes that this rank received.
 
-    What is packed and unpacked takes up to ``staging_bytes`` in each of as many rounds as are needed, the
-    same on all ranks.
+    ``dtype`` is that of the tiles; a rank outside the meshes has none, but agrees on it with the others. What
+    is packed and unpacked takes up to ``staging_bytes`` in each of as many rounds as are needed, the same on
+    all ranks.
     """
     world = world_of(comm, timeout_s=timeout_s)
     plan = find_plan(source, target, world.rank)
@@ -45,8 +47,6 @@ def exchange(
             write(to_tile, block, read(from_tile, block))
     if world.size == 1:
         return 0
-    tile = from_tile if from_tile is not None else to_tile
-    dtype = np.dtype(np.uint8) if tile is None else tile.dtype
     most = max(1, staging_bytes // (2 * world.size * dtype.itemsize))
     given, got = (
         {rank: list(_portions(plan.blocks(pair), most)) for rank, pair in pairs.items() if rank != world.rank}
