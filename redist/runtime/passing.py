@@ -103,3 +103,14 @@ def read(
     from redist.runtime.cuda.inspected import read as from_gpus
 
     return from_gpus(comm, t, found, tile, outs)
+
+
+def combine(
+    comm: Comm, t: ArrayType, found: Inspection, tile: Tile | None, values: Tile, op: str
+) -> Passed:
+    """**Collective.** Combine elements that an inspection is of with values, or replace them."""
+    if not is_device(values):
+        return inspected.combine(comm, t, found, tile, values, op)
+    from redist.runtime.cuda.inspected import combine as on_gpus
+
+    return on_gpus(comm, t, found, tile, values, op)

@@ -11,6 +11,7 @@ from tests.tiers import sample
 pytestmark = needs_mpi
 
 
+@pytest.mark.xdist_group("programs on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_programs_on_gpus_give_the_same_bits(ranks: int) -> None:

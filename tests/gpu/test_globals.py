@@ -1,4 +1,7 @@
-"""Global arrays with tiles on GPUs."""
+"""Global arrays with tiles on GPUs.
+
+Runs of one program follow each other: the first one compiles the kernels for all.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from tests.programs.gpu.jobs import must_succeed, needs_gpu, needs_mpi
 pytestmark = needs_mpi
 
 
+@pytest.mark.xdist_group("functions on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_all_functions_on_gpus(ranks: int) -> None:
@@ -16,24 +20,28 @@ def test_all_functions_on_gpus(ranks: int) -> None:
     assert f"agree on GPUs ({ranks} ranks" in said
 
 
+@pytest.mark.xdist_group("order on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_order_and_indices_on_gpus(ranks: int) -> None:
     must_succeed("pgas.order_on_gpus", ranks, "--cuda")
 
 
+@pytest.mark.xdist_group("parts on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_parts_between_ranks_of_a_gpu(ranks: int) -> None:
     must_succeed("parts", ranks, "--real", "--n", "40")
 
 
+@pytest.mark.xdist_group("checkpoints on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_checkpoints_on_gpus(ranks: int) -> None:
     must_succeed("storing", ranks)
 
 
+@pytest.mark.xdist_group("one-sided on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_one_sided_access_on_gpus(ranks: int) -> None:
@@ -45,18 +53,21 @@ def test_one_sided_access_on_gpus(ranks: int) -> None:
         must_succeed(f"pgas.{program}", ranks, "--cuda", *args)
 
 
+@pytest.mark.xdist_group("visits on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_visits_on_gpus(ranks: int) -> None:
     must_succeed("visiting", ranks)
 
 
+@pytest.mark.xdist_group("matrices on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_matrices_on_gpus(ranks: int) -> None:
     must_succeed("pgas.matrices_on_gpus", ranks, "--cuda")
 
 
+@pytest.mark.xdist_group("halos on GPUs")
 @needs_gpu
 @pytest.mark.parametrize("ranks", [1, 3, 8])
 def test_halos_on_gpus(ranks: int) -> None:

@@ -32,7 +32,7 @@ from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
 from redist.runtime.cuda.arrays import to_device
-from redist.runtime.cuda.parts import OPS, fold_in
+from redist.runtime.cuda.parts import CODES, fold_in
 
 
 @asked
@@ -131,7 +131,7 @@ def _add_on_gpu(tile: Tile, index: tuple[Any, ...], values: Tile) -> None:
         at = one if isinstance(one, int) else to_device(one).astype(np.int64, copy=False)
         flat = flat * n + at % n
     places = np.broadcast_to(flat, values.shape).reshape(-1)
-    fold_in(tile, places, values.reshape(-1), ((OPS.index("sum"), values.size),))
+    fold_in(tile, places, values.reshape(-1), ((CODES["sum"], values.size),))
 
 
 def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:

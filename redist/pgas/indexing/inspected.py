@@ -15,8 +15,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from redist.errors import ArgumentTypeError, IndexKeyError, RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import is_first_copy
@@ -28,24 +26,15 @@ from redist.pgas.indexing.keys import AtIndices, ByMask, InRange, Item, parse
 from redist.pgas.kinds import can_cast, promote
 from redist.pgas.tiles.arranging import asked, left_alone
 from redist.pgas.tiles.budget import require_room
-from redist.pgas.tiles.devices import copy_to_gpu, copy_to_host
 from redist.pgas.tiles.layouts import Shape, operand_type
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.select import new_tile
-from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.seam import INSPECT, READ, ByLists, ElementExchange, traffic
-from redist.runtime.elements.inspected import Inspection
+from redist.runtime.elements.inspected import OPS, Inspection
 from redist.runtime.ranks.world import Comm
 from redist.text.call_site import calling_line
 
-OPS: dict[str, np.ufunc | None] = {
-    "replace": None,
-    "sum": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
-"""How elements are combined with values."""
 WORDS = 6
 """Of each element asked for, while lists are made."""
 
@@ -161,10 +150,7 @@ def accumulate(a: Tiled, key: Any, values: Any, op: str = "sum") -> None:
     if not can_cast(promote(here.dtype, values), here.dtype, "same_kind"):
         kind = getattr(values, "dtype", type(values).__name__)
         raise ArgumentTypeError(f"cannot accumulate {kind} into {a.type}: it would lose its kind")
-    there = copy_to_host(here)
-    _combine(there, _on_host(items), copy_to_host(as_values(here, values)), op)
-    if here.memory.on_device and here.tile is not None:
-        here.tile[...] = here.memory.asarray(there.tile)
+    _combine(here, items, as_values(here, values), op)
     a._take_over(here)
 
 
@@ -172,20 +158,11 @@ def accumulate(a: Tiled, key: Any, values: Any, op: str = "sum") -> None:
 def add_at(values: T, key: Any, t: ArrayType) -> T:
     """**Collective.** Zeros of a type, and values added at what a key names: :func:`get` backwards."""
     values = as_plain(resolve_pending(values))
-    given = copy_to_host(values)
-    out = given.new(t, new_tile(given, t))
+    out = values.new(t, new_tile(values, t))
     if out.tile is not None:
         out.tile[...] = 0
-    _combine(out, _on_host(parse(key, t.shape)), given, "sum")
-    return copy_to_gpu(out) if values.memory.on_device else out
-
-
-def _on_host(items: Sequence[Item]) -> list[Item]:
-    """The items with arrays of indices in memory."""
-    return [
-        AtIndices(one.dim, copy_to_host(one.indices)) if isinstance(one, AtIndices) else one
-        for one in items
-    ]
+    _combine(out, parse(key, t.shape), values, "sum")
+    return out
 
 
 def _combine(a: Tiled, items: Sequence[Item], values: Tiled, op: str) -> None:
@@ -206,9 +183,10 @@ def _pass_values(
     """**Collective.** Combine elements with values; nothing, and the bytes that this rank received."""
     n_units = len(lists.at) + len(lists.given)
     require_room(a, "accumulate into", n_units * lists.width * a.dtype.itemsize)
-    own: Tile = np.zeros(0, a.dtype)
-    if values.tile is not None and is_first_copy(t, a.comm.rank):
-        own = np.ascontiguousarray(np.broadcast_to(values.tile, sizes), dtype=a.dtype)
-    passed = traffic().combine(a.comm, a.type, lists, a.tile, own, OPS[op])
+    gives = values.tile is not None and is_first_copy(t, a.comm.rank)
+    own = a.memory.empty(sizes if gives else (0,), a.dtype, 0)
+    if gives:
+        own[...] = values.tile
+    passed = traffic().combine(a.comm, a.type, lists, a.tile, own, op)
     traffic().note(calling_line(), ByLists(0, 1, *passed))
     return None, passed.received_bytes

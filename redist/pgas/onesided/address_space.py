@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.pgas.indexing.inspected import OPS
 from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.memory import BUFFERS, SHARED_FROM, TileMemory
 from redist.pgas.onesided.index_selection import TileSelection
 from redist.pgas.tiles.tiled import Tile
 from redist.pgas.watch.seam import FarRead, traffic
+from redist.runtime.elements.inspected import OPS
 from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.delivery import (
     MESSAGE_BYTES,

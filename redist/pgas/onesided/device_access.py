@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from redist.errors import ArgumentTypeError
-from redist.pgas.indexing.inspected import OPS
 from redist.pgas.kinds import is_stored, tile_dtype
 from redist.pgas.memory import DEVICE, TileMemory
 from redist.pgas.onesided.address_space import (
@@ -21,6 +20,7 @@ from redist.pgas.onesided.index_selection import TileSelection
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.parts import fold_in, joined, places_of
 from redist.runtime.cuda.window import DeviceWindow
+from redist.runtime.elements.inspected import OPS
 from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.delivery import once, open_record, refer
 from redist.runtime.onesided.window import Index

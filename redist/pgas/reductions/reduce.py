@@ -74,11 +74,12 @@ def accumulate(x: T, op: str, axis: Axis, keepdims: bool, dtype: np.dtype[Any]) 
 def rounded_once(x: T, dtype: np.dtype[Any]) -> T:
     """**Local.** Cast values, or let what is pending owe the cast until its sum is finished.
 
-    In a program the cast is a call of its own, behind the sum: a plan says where that is finished.
+    In a program the cast is a call of its own, behind the sum: a plan says where that is finished. So it is
+    where gradients are recorded, which go back from call to call.
     """
     if x.dtype == dtype:
         return x
-    if x.type.pending_op is None or x.memory.is_ghost:
+    if x.type.pending_op is None or x.memory.is_ghost or current_arranger() is not None:
         out: T = astype(x, dtype)
         return out
     return owing(x, dtype)

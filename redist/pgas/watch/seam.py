@@ -22,7 +22,6 @@ from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime import passing
-from redist.runtime.elements import inspected
 from redist.runtime.elements.by_index import Side
 from redist.runtime.elements.inspected import Inspection, Passed
 from redist.runtime.halo import exchange_halo
@@ -199,7 +198,7 @@ class RankTraffic(Protocol):
 
     def combine(
         self, comm: Comm, t: ArrayType, found: Inspection, tile: Tile | None, values: Tile,
-        function: np.ufunc | None,
+        op: str,
     ) -> Passed:  # fmt: skip
         """Combine the elements that an inspection is of with values, or replace them."""
 
@@ -287,7 +286,7 @@ class RuntimeTraffic:
     store = staticmethod(passing.store)
     inspect = staticmethod(passing.inspect)
     read = staticmethod(passing.read)
-    combine = staticmethod(inspected.combine)
+    combine = staticmethod(passing.combine)
     exchange = staticmethod(passing.exchange)
     pass_rows = staticmethod(collectives.pass_rows)
     tell_all = staticmethod(collectives.tell_all)

@@ -27,6 +27,7 @@ from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import device_address, to_device
 from redist.runtime.cuda.elements import BLOCKS_EACH, ITEMS, N_THREADS, PRELUDE
 from redist.runtime.cuda.loops import n_processors, run_loop
+from redist.runtime.elements.inspected import OPS
 from redist.runtime.index_sets.part import Part
 
 Piece = tuple[Any, Part, tuple[Any, ...]]
@@ -137,8 +138,8 @@ def _start(source: str, name: str, n: int, *args: Any) -> None:
 # Values combined with elements of one array, in order
 
 
-OPS = ("replace", "sum", "prod", "max", "min")
-"""What a value can do to an element, by its number; those after the first need a dtype of NumPy's."""
+CODES = {op: code for code, op in enumerate(OPS)}
+"""What a value can do to an element; what is not ``replace`` needs a dtype of NumPy's."""
 OF_REALS = """
 static __device__ __forceinline__ Item combined(int op, Item a, Item b)
 {
@@ -183,20 +184,21 @@ static __device__ __forceinline__ Item as_half(float x)
 }
 """
 FOLD = """
-extern "C" __global__ void fold(i64 n, Item *tile, const i64 *at, const Item *values,
+extern "C" __global__ void fold(i64 n, i64 width, Item *tile, const i64 *at, const Item *values,
                                 const unsigned char *ops, i64 op)
 {
     EACH_THREAD
     {
         const i64 step = (i64)gridDim.x * N_THREADS;
-        for (i64 i = (i64)blockIdx.x * N_THREADS + tid; i < n; i += step) {
+        for (i64 e = (i64)blockIdx.x * N_THREADS + tid; e < n * width; e += step) {
+            const i64 i = width == 1 ? e : e / width, w = width == 1 ? 0 : e % width;
             const i64 there = at[i];
             if (i && at[i - 1] == there)
                 continue;
-            Item one = tile[there];
+            Item one = tile[there * width + w];
             for (i64 k = i; k < n && at[k] == there; k++)
-                one = combined(ops ? ops[k] : (int)op, one, values[k]);
-            tile[there] = one;
+                one = combined(ops ? ops[k] : (int)op, one, values[k * width + w]);
+            tile[there * width + w] = one;
         }
     }
 }
@@ -231,24 +233,32 @@ def places_of(part: Part, array: Any) -> Ints:
     return _cut(starts, run_bytes, size) // size
 
 
-def fold_in(tile: Any, at: Ints, values: Any, ops: Sequence[tuple[int, int]]) -> None:
+def fold_in(
+    tile: Any, at: Ints, values: Any, ops: Sequence[tuple[int, int]], width: int = 1, anew: bool = False
+) -> None:  # fmt: skip
     """**Local.** Combine elements with values, each with its own in the order given.
 
     ``values`` are as many as ``at``, contiguous, of the tile's dtype. ``ops`` has numbers of
-    :data:`OPS`, and for how many values each holds.
+    :data:`CODES`, and for how many values each holds. ``at`` may count units of ``width`` elements. With
+    ``anew`` the first value of each unit replaces what was there.
     """
     import cupy
 
+    if not len(at):
+        return
     places = to_device(at)
     order = cupy.argsort(places)  # stable, whatever is asked for
+    places, values = places[order], values.reshape(-1, width)[order]
     kinds, mixed = {op for op, _ in ops}, None
-    if len(kinds) > 1:
+    if len(kinds) > 1 or anew:
         each = np.repeat(np.array([op for op, _ in ops], np.uint8), [n for _, n in ops])
         mixed = to_device(each)[order]
-    tile_at = np.uintp(device_address(tile))
+    if anew:
+        mixed[:1] = 0
+        mixed[1:] *= places[1:] == places[:-1]
     _start(
-        _fold_source(tile.dtype), "fold", len(at), len(at), tile_at, places[order], values[order], mixed,
-        min(kinds),
+        _fold_source(tile.dtype), "fold", len(at) * width, len(at), width,
+        np.uintp(device_address(tile)), places, values, mixed, min(kinds),
     )  # fmt: skip
 
 

@@ -32,6 +32,14 @@ from redist.runtime.ranks.world import World, world_of
 from redist.runtime.shm.segments import can_share, find, shared_bytes
 
 Tile = NDArray[Any]
+OPS: dict[str, np.ufunc | None] = {
+    "replace": None,
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+"""How elements are combined with values; kernels know each by its number here."""
 SMALL_BYTES = 2**16
 """Smaller tiles lie in memory of their ranks alone: neighbours read a copy."""
 MOST_COUNT = 2**31 - 1
@@ -177,7 +185,7 @@ def combine(
     found: Inspection,
     tile: Tile | None,
     values: Tile,
-    function: np.ufunc | None,
+    op: str,
     timeout_s: float | None = TIMEOUT_S,
 ) -> Passed:
     """**Collective over** ``comm``. Combine elements that were asked for with values, or replace them.
@@ -185,9 +193,11 @@ def combine(
     Each rank combines its own values of an element first, in order; the owner then takes those of the ranks,
     in order. The inspection is one of every copy.
     """
-    world = world_of(comm, timeout_s=timeout_s)
-    units = _units(t, tile, found.width)
-    flat = t.dtype.raw(values).reshape(-1, found.width)
+    world, function = world_of(comm, timeout_s=timeout_s), OPS[op]
+    if function is None:
+        tile, values = t.dtype.raw(tile), t.dtype.raw(values)
+    flat = values.reshape(-1, found.width)
+    units = np.ascontiguousarray(flat[:0] if tile is None else tile).reshape(-1, found.width)
     there = np.empty((len(found.at), found.width), units.dtype)
     for which in found.which:
         _combine_own(there, which, flat, function)
@@ -204,7 +214,7 @@ def combine(
         at = found.given[a:b]  # each once
         units[at] = here[a:b] if function is None else function(units[at], here[a:b])
     if tile is not None and not tile.flags.c_contiguous:
-        t.dtype.raw(tile)[...] = units.reshape(tile.shape)
+        tile[...] = units.reshape(tile.shape)
     return Passed((len(here) - (places[own + 1] - places[own])) * units[:1].nbytes, len(given))
 
 

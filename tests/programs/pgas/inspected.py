@@ -18,8 +18,8 @@ from mpi4py import MPI
 
 import redist
 from redist import ArrayType, Mesh, pgas
-from redist.pgas.indexing.inspected import OPS
 from redist.pgas.memory import BUFFERS
+from redist.runtime.elements.inspected import OPS
 from redist.runtime.onesided.window import windows_of
 from redist.runtime.ranks import world as ranks_world
 from redist.runtime.ranks.tokens import Tag

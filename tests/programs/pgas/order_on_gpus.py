@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ from redist.errors import RedistError
 from redist.pgas.ordering import lines
 from redist.pgas.tiles import budget, select
 from redist.runtime.copies.gpu_arrays import is_device
+from redist.runtime.elements.inspected import OPS
 from tests.fakes import numpy_cupy
 from tests.programs.pgas.drawing import xp
 from tests.programs.pgas.numpy_on_gpus import on_gpu, timed
@@ -253,6 +255,7 @@ TAKEN: dict[str, Callable[[Any, Any], Any]] = {
         * w[0, 0]
     ),
     "mask": lambda x, w: x[moved_to(x, GRID[:, 0] > 0)] * 2.0,
+    "rows by lists": lambda x, w: x.get(moved_to(x, PLACES[:40] % 60)) * w[:40],
     "sorted": lambda x, w: xp.sort(x, axis=0) * w,
     "largest": lambda x, w: xp.topk(x, 3, axis=0).values * w[:3],
 }
@@ -304,6 +307,38 @@ def by_lists() -> str | None:
     slope = xp.program(lambda x, i: xp.sum(x.get(i) * 3.0), layouts="as written").grad()
     said = differs(slope(x, i), 3 * np.bincount(PLACES % N, minlength=N).astype("f4"))
     return said or next(filter(None, map(differs, several(x, g, i, r), wants)), None)
+
+
+def written_by_lists() -> str | None:
+    """What is written at indices has the bits of arrays in memory, and values pass from GPU to GPU."""
+    mesh = redist.Mesh(x=xp.asarray(GRID).comm.size)
+    for number, (op, dtype) in enumerate(product(OPS, ("f4", "f8", "i4", "f2", "c8"))):
+        rows = RNG.permutation(60)[:40] if op == "replace" else PLACES[:300] % 60 - 30
+        if (op, dtype) == ("prod", "c8"):
+            continue  # NumPy's own products of complex numbers round once or twice
+        factor = 10 if dtype == "i4" else 1
+        start, given = ((factor * one).astype(dtype) for one in (GRID, GRID[np.abs(rows) % 60]))
+        lies = ("{x}, {}", "{}, {x}", "{}, {}")[number % 3]
+        before, values, at = (xp.asarray(one, mesh=mesh) for one in (start, given, rows))
+        before = before.to(lies)
+
+        def change(a: Any, i: Any, v: Any, op: str = op) -> Any:
+            b = a.copy()
+            b.accumulate(i, v, op)
+            b.accumulate((i[:9], i[:9] % 50), v[:9, 0], op)
+            return b
+
+        step, want = xp.program(change, layouts="as written"), change(before, at, values)
+        there = [one.to_device("cuda") for one in (before, at, values)]
+        for call in range(3):
+            with HostBytes() as counted:
+                made = (change if call == 2 else step)(*there)
+            if call == 1 and counted.n:
+                return f"{op} of {dtype}: {counted.n} bytes to memory"
+            got = made.memory.host(made.gather())
+            if not made.memory.on_device or got.tobytes() != want.gather().tobytes():
+                return f"{op} of {dtype} into {lies}, call {call}: other bits than in memory"
+    return None
 
 
 def outside() -> str | None:
@@ -377,7 +412,8 @@ def say_times() -> None:
             print(f"{name}: {both[0]:.2f} ms, CuPy {both[1]:.2f} ms, {ratio:.2f}", flush=True)
 
 
-CHECKS = (*OF_LINES, *OF_ARRAYS, "in_programs", "gradients", "by_lists", "outside")
+LAST = (in_programs, gradients, by_lists, written_by_lists, outside)
+CHECKS = (*OF_LINES, *OF_ARRAYS, *(one.__name__ for one in LAST))
 
 
 def program() -> int:
@@ -393,15 +429,7 @@ def program() -> int:
     }
     arrays = LINES["f4"], GRID
     calls.update({name: partial(compared, one, arrays) for name, one in OF_ARRAYS.items()})
-    return run_named(
-        {
-            **calls,
-            "in_programs": in_programs,
-            "gradients": gradients,
-            "by_lists": by_lists,
-            "outside": outside,
-        }
-    )
+    return run_named({**calls, **{one.__name__: one for one in LAST}})
 
 
 if __name__ == "__main__":

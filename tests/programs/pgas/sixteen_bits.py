@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from itertools import product
 from types import FunctionType
 from typing import Any
 
@@ -468,8 +469,36 @@ def programs() -> str | None:
     return None
 
 
+def gradients() -> str | None:
+    """Gradients outside of programs, in every layout: near those of f64, whatever is pending on the way."""
+    names = ("{x}, {}", "{}, {x}", "{}, {}")
+    at = pgas.asarray(np.array([3, 0, 3, 7]))
+    losses: dict[str, Any] = {
+        "sum": lambda a, b: pgas.sum(a * b),
+        "mean": lambda a, b: pgas.mean(a * a + b, axis=0)[1],
+        "product": lambda a, b: pgas.sum((a @ b.T) * 0.5),
+        "einsum": lambda a, b: pgas.einsum("ij,ij->", a, b),
+        "rows": lambda a, b: pgas.sum(a.get(at) * b[:4]),
+        "of a sum": lambda a, b: pgas.sum(pgas.sum(a, axis=0) * pgas.sum(b, axis=1)[:10]),
+    }
+    all_layouts = [*product(names, names)]
+    for number, (name, loss) in enumerate(losses.items()):
+        for layouts in all_layouts if THOROUGH else all_layouts[number % 2 :: 4]:
+            kind = dtype_asked(("bf16", "float16")[number % 2])
+            a, b = operands("", kind, layouts)
+            found = pgas.grad(loss, (0, 1))(a, b)
+            wide = pgas.grad(loss, (0, 1))(a.astype(np.float64), b.astype(np.float64))
+            for x, g, w in zip((a, b), found, wide, strict=True):
+                got, want = g.gather().astype(np.float64), w.gather()
+                off = np.abs(got - want).max()
+                if g.dtype != kind or off > 2.0**-6 * max(1.0, np.abs(want).max()):
+                    return f"{name} of {x.type} in {layouts}: {got} not {want}"
+    return None
+
+
 CHECKS = (
     "namespace", "transforms", "matrices", "refusals", "pending", "elsewhere", "programs", "sums",
+    "gradients",
 )  # fmt: skip
 
 
