@@ -249,7 +249,8 @@ def fold_in(
     places = to_device(at)
     order = cupy.argsort(places)  # stable, whatever is asked for
     places, values = places[order], values.reshape(-1, width)[order]
-    kinds, mixed = {op for op, _ in ops}, None
+    kinds = {op for op, _ in ops}
+    mixed: Any = None
     if len(kinds) > 1 or anew:
         each = np.repeat(np.array([op for op, _ in ops], np.uint8), [n for _, n in ops])
         mixed = to_device(each)[order]
