@@ -42,11 +42,11 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, time it on 8 local ran
 
 # Types are checked while tests run.
 test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (about 6 minutes on 2 cores)
-	@$(MAKE) --no-print-directory --jobs=2 lint types pytest
-	@echo "make test-all runs these too, with larger counts everywhere, then: $(THEN), soak"
+	@$(MAKE) --no-print-directory --jobs=2 lint types pytest TYPED="redist examples tests/typing"
+	@echo "make test-all runs what was left out too, and types of tests and benchmarks, then: $(THEN), soak"
 
 THEN := sanitize prove docs wheel
-test-all: $(STAMP)-dev $(STAMP)-docs ## the same with everything left out, larger counts, and sanitizers, proofs, site, wheel and soak (about 40 minutes; REDIST_TEST_ALL=full: every random case, hours)
+test-all: $(STAMP)-dev $(STAMP)-docs ## the same with everything left out, and sanitizers, proofs, site, wheel and soak (about 40 minutes; REDIST_TEST_ALL=full: every random case, hours)
 	@REDIST_TEST_ALL=$${REDIST_TEST_ALL:-1} $(MAKE) --no-print-directory --jobs=2 lint types pytest
 	@$(MAKE) --no-print-directory --jobs=1 $(THEN)
 	@$(MAKE) --no-print-directory soak COUNT=40
@@ -65,8 +65,9 @@ lint: $(STAMP)-dev ## check format and lint rules
 	@$(BIN)/ruff format --check --quiet $(LINTED)
 	@$(BIN)/ruff check --quiet $(LINTED)
 
-types: $(STAMP)-dev ## check types
-	@$(BIN)/mypy $(CODE)
+# In make test those of the package and of programs that use it: tests and benchmarks are run anyway.
+types: $(STAMP)-dev ## check types of everything (TYPED=redist: of the package)
+	@$(BIN)/mypy $(or $(TYPED),$(CODE))
 
 pytest: $(STAMP)-dev ## run tests, doctests and the README's commands
 	@$(BIN)/python -m pytest --quiet -n $(JOBS) --dist loadgroup

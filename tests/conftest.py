@@ -47,6 +47,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if found:
                 left[report.nodeid.partition("::")[0], why] += 1
     if left:
-        terminalreporter.section("left to make test-all: larger counts everywhere, and")
+        terminalreporter.section("left to make test-all")
         for (file, why), n in sorted(left.items()):
             terminalreporter.write_line(f"{n:4d} of {file}: {why}")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".mypy_cache" / "users"
 """Of its own, because these options are not the project's."""
@@ -21,6 +23,7 @@ def check(*files: Path, cache: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow("make types checks the program with the project's settings")
 def test_a_user_program_is_checked_as_it_should() -> None:
     examples = [
         path
