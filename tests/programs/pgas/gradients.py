@@ -218,7 +218,7 @@ def examples(draw: Draw) -> str | None:
             if not np.allclose(g.gather(), w, rtol=1e-13, atol=1e-13):
                 return f"{g.gather()}, not {w}"
     rng = np.random.default_rng(5)
-    layers = [transformer.values(rng, 8, 2, 12, "f8") for _ in range(2)]
+    layers = [transformer.values(rng, 8, 2, 12, "f8") for _ in range(sample(1, of=2))]
     tokens = rng.standard_normal((4, 5, 8))
 
     def through(xp: Any, layers: Any) -> Any:
@@ -229,7 +229,7 @@ def examples(draw: Draw) -> str | None:
     slopes = xp.grad(lambda layers: through(xp, layers))(held)
     planned = xp.program(lambda layers: through(xp, layers)).grad()(held)
     named = [(0, "q"), (1, "gate"), (1, "v"), (0, "o"), (1, "before"), (0, "down")]
-    for number, name in named[: sample(2, of=6)]:
+    for number, name in [one for one in named if one[0] < len(layers)][: sample(2, of=6)]:
         g = slopes[number][name].gather()
         if not np.allclose(planned[number][name].gather(), g, rtol=1e-10, atol=1e-12):
             return f"{number} {name}: a program gives others"
