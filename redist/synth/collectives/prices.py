@@ -107,11 +107,6 @@ class CollectivePrices:
             return Blocks((), every)
         return Blocks(tuple(nearer), every)
 
-    def aligned(self) -> tuple[Within, ...]:
-        """The blocks, if all of them end where factors do; else the last."""
-        some = tuple(block for block in self.blocks if isinstance(block, Within))
-        return some if self.ends_fit else some[-1:]
-
     @property
     def ends_fit(self) -> bool:
         """Whether all blocks end where factors do."""
