@@ -75,7 +75,7 @@ def find_plan(request: Request) -> Plan:
     modelled time with a picosecond for every step, or bytes received.
     """
     source, target = request.source, request.target
-    pricer = Pricer.of(source, target, request.topology, request.limit_bytes, request.donate)
+    pricer = Pricer(source, target, request.topology, request.limit_bytes, request.donate)
     if source == target:
         return _plan(request, pricer, (), [], "exact")
     routes = standard_routes(request)
@@ -131,7 +131,7 @@ def _least_limit(request: Request, high: int, capped: bool) -> int:
     while low + 1 < high:
         middle = (low + high) // 2
         trial = replace(request, limit_bytes=middle, objective="bytes")
-        pricer = Pricer.of(trial.source, trial.target, trial.topology, middle, trial.donate)
+        pricer = Pricer(trial.source, trial.target, trial.topology, middle, trial.donate)
         asked = _Asked(trial, pricer, capped)
         found, _ = _search_space(asked, MORE_THAN_ANY_COST, prove=False)
         if found is None:
