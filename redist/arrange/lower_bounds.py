@@ -226,15 +226,8 @@ class LayoutBounds:
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("node", "what", "computing", "bytes alone", "in program")]
         for number, one in enumerate(self.nodes):
-            rows.append(
-                (
-                    str(number),
-                    one.what,
-                    format_time(one.compute_ps),
-                    format_bytes(one.alone_bytes),
-                    format_bytes(one.program_bytes),
-                )
-            )
+            bounds = map(format_bytes, (one.alone_bytes, one.program_bytes))
+            rows.append((str(number), one.what, format_time(one.compute_ps), *bounds))
         head = (
             f"at least {format_time(self.time_ps)}: computing {format_time(self.compute_ps)}, "
             f"{format_bytes(self.moved_bytes)} moved"
@@ -303,11 +296,7 @@ def _least_move_ps(topology: Topology, n_bytes: int) -> int:
 
 
 def _terms(
-    graph: EinGraph,
-    number: int,
-    node: EinNode,
-    once: Collection[int] | None,
-    of_all_readers: bool,
+    graph: EinGraph, number: int, node: EinNode, once: Collection[int] | None, of_all_readers: bool
 ) -> Terms:
     """The arrays of a node that count, all or those that lie ``once``, and bytes for each of their elements.
 
