@@ -91,7 +91,7 @@ def measure_plans(problem: Problem) -> PlanFigures:
 
 def _normal_form(plan: Plan) -> Plan:
     """The pure normal form of the same request as a plan; what has none gathers and slices."""
-    pricer = Pricer.of(plan.source, plan.target, FLAT, None, plan.donate)
+    pricer = Pricer(plan.source, plan.target, FLAT, None, plan.donate)
     ends = plan.source, plan.target
     steps = pricer.steps(normal_form(*ends) or crossing(*ends) or gather_and_slice(*ends))
     return replace(plan, steps=steps, considered=(), certificate=None)

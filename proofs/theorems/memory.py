@@ -322,7 +322,7 @@ def _show_gathers_apart(v: Mapping[str, int]) -> Shown:
     n, mesh = v["x"] * v["y"] * v["rows"], f"x={v['x']},y={v['y']}"
     plan = Wanted(f"i32[{n}{{x,y}}]", f"i32[{n}]", mesh, strategy="direct", donate=True).plan()
     half = plan.source.with_dims([[whole(plan.source.mesh, "x")]])
-    pricer = Pricer.of(plan.source, plan.target, FLAT, None, True)
+    pricer = Pricer(plan.source, plan.target, FLAT, None, True)
     plan = replace(plan, steps=pricer.steps(via(plan.source, [half, plan.target])))
     staging = max(step.staging_bytes for step in plan.steps)
     said = plan.source.tile_bytes + plan.target.tile_bytes + staging

@@ -16,7 +16,7 @@ from redist.arrange.solving.elimination import eliminate
 from redist.arrange.solving.memory_limit import fit_memory
 from redist.arrange.solving.network import FORBIDDEN, CostNetwork, Costs, CostTable, Solution
 from redist.arrange.solving.tangled import solve_tangled
-from redist.arrange.strategies import Answered, Ways, ask, least_time_ps, list_strategies
+from redist.arrange.strategies import Answered, Ways, ask, least_time_ps, list_ways
 from redist.arrange.tile_lives import live_rows
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
@@ -78,7 +78,7 @@ class _Planning:
     """By node without a rule."""
     _tables: dict[object, Costs] = field(default_factory=dict)
 
-    def run(self, limit_bytes: int | None = None, exact_memory: bool = False) -> LayoutPlan:
+    def run(self, limit_bytes: int | None, exact_memory: bool) -> LayoutPlan:
         """Solve it, with the exact prices of what is moved then put in, until they are all exact."""
         begin: Solution | None = None
         for _ in range(MOST_CORRECTIONS):
@@ -173,8 +173,7 @@ class _Planning:
             tuple(map(id, operands)), id(result), node.worked_in,
         )  # fmt: skip
         if key not in self._ways:
-            found = list_strategies(node, operands, result)
-            self._ways[key] = Ways(found.operands, (found.result,), found.time_ps(self.device))
+            self._ways[key] = list_ways(node, operands, result, self.device)
         return self._ways[key]
 
     def _asked_ways(self, number: int, node: AskedNode) -> Ways:
@@ -254,25 +253,6 @@ class _Planning:
 
         return self._table(("aspects", id(ways), *map(id, domains)), make)
 
-    def _finish_ps(
-        self,
-        value: int,
-        values: Sequence[int],
-        ways: Sequence[Ways],
-        variables: Mapping[int, int],
-    ) -> int:
-        """What it takes to finish a value at the end of the program."""
-        domain = self._domain(value)
-        if domain.op is None:
-            return 0
-        maker, made = self._maker(value, ways)
-        if value in variables:
-            at = values[variables[value]]
-        else:
-            assert made is not None
-            at = int(made[values[maker]])
-        return int(finish_prices(domain, self.book.prices(domain))[at])
-
     def _numbers_in(self, value: int, other: int) -> Ints:
         """The types of another value as types of a value; all must be."""
         domain, theirs = self._domain(value), self._domain(other)
@@ -327,6 +307,7 @@ class _Planning:
             for number, one in enumerate(ways)
         ]
         moves: list[PlannedMove] = []
+        later = 0
         for value in graph.values:
             domain = self._domain(value)
             prices, at = self.book.prices(domain), here[value]
@@ -341,7 +322,8 @@ class _Planning:
                 end = domain.find(types[self.loops[value]])
                 assert end is not None
                 moves += _move(domain, prices, value, at, end, len(graph.nodes))
-        later = sum(self._finish_ps(value, values, ways, variables) for value in self.ends)
+            if value in self.ends and domain.op is not None:
+                later += int(finish_prices(domain, prices)[at])
         inner = [
             PlannedMove(None, source, target, n, self.book.price(source, target))
             for n, said in self._said.items()

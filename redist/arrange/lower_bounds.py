@@ -226,15 +226,8 @@ class LayoutBounds:
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("node", "what", "computing", "bytes alone", "in program")]
         for number, one in enumerate(self.nodes):
-            rows.append(
-                (
-                    str(number),
-                    one.what,
-                    format_time(one.compute_ps),
-                    format_bytes(one.alone_bytes),
-                    format_bytes(one.program_bytes),
-                )
-            )
+            bounds = map(format_bytes, (one.alone_bytes, one.program_bytes))
+            rows.append((str(number), one.what, format_time(one.compute_ps), *bounds))
         head = (
             f"at least {format_time(self.time_ps)}: computing {format_time(self.compute_ps)}, "
             f"{format_bytes(self.moved_bytes)} moved"
@@ -252,18 +245,6 @@ def lies_once(t: ArrayType) -> bool:
     return math.prod(t.cuts) == t.mesh.n_devices and not t.pending_axes
 
 
-def contraction_bytes(graph: EinGraph, number: int, n_devices: int) -> int:
-    """The bytes that some device must send and receive for a node whose arrays lie once over all.
-
-    >>> sizes = {"i": 64, "j": 64, "k": 64}
-    >>> from redist.arrange.ein_graph import EinInput
-    >>> given = (EinInput((64, 64)),) * 2
-    >>> contraction_bytes(EinGraph(given, (EinNode("ij,jk->ik", (~0, ~1), sizes),)), 0, 8)
-    6144
-    """
-    return least_lack_bytes(_terms(graph, number), _sizes(_node(graph, number)), n_devices)
-
-
 def bound_layouts(
     graph: EinGraph,
     mesh: Mesh,
@@ -271,7 +252,13 @@ def bound_layouts(
     device: DeviceCosts | None = None,
     pins: Mapping[int, ArrayType] | None = None,
 ) -> LayoutBounds:
-    """What a program takes at least on a mesh if the types of ``pins`` are given; the module says how."""
+    """What a program takes at least on a mesh if the types of ``pins`` are given; the module says how.
+
+    >>> from redist.arrange.ein_graph import EinInput
+    >>> product = EinNode("ij,jk->ik", (~0, ~1), dict.fromkeys("ijk", 64))
+    >>> bound_layouts(EinGraph((EinInput((64, 64)),) * 2, (product,)), Mesh(x=8)).nodes[0].alone_bytes
+    6144
+    """
     device, p = device or GPU, mesh.n_devices
     once = frozenset(value for value, t in (pins or {}).items() if lies_once(t))
     nodes, shared = [], 0
@@ -279,21 +266,14 @@ def bound_layouts(
         if isinstance(node, AskedNode):
             nodes.append(NodeBound(node.name, 0, 0, 0))
             continue
+        sizes = tuple((label, node.sizes[label]) for label in _counting(node, node.labels))
         alone, own, split = (
-            _terms(graph, number),
-            _terms(graph, number, once),
-            _terms(graph, number, once, of_all_readers=True),
+            least_lack_bytes(_terms(graph, number, node, *how), sizes, p)
+            for how in ((None, False), (once, False), (once, True))
         )
-        sizes = _sizes(node)
-        nodes.append(
-            NodeBound(
-                node.name or node.notation,
-                least_time_ps(node, p, device),
-                least_lack_bytes(alone, sizes, p),
-                least_lack_bytes(own, sizes, p),
-            )
-        )
-        shared += least_lack_bytes(split, sizes, p)
+        what = node.name or node.notation
+        nodes.append(NodeBound(what, least_time_ps(node, p, device), alone, own))
+        shared += split
     compute = sum(one.compute_ps for one in nodes)
     moved = max([shared, *(one.program_bytes for one in nodes)])
     return LayoutBounds(tuple(nodes), compute, moved, compute + _least_move_ps(topology, moved))
@@ -316,17 +296,13 @@ def _least_move_ps(topology: Topology, n_bytes: int) -> int:
 
 
 def _terms(
-    graph: EinGraph,
-    number: int,
-    once: Collection[int] | None = None,
-    of_all_readers: bool = False,
+    graph: EinGraph, number: int, node: EinNode, once: Collection[int] | None, of_all_readers: bool
 ) -> Terms:
     """The arrays of a node that count, all or those that lie ``once``, and bytes for each of their elements.
 
     An array that is read in several places, of the node or of all nodes, counts as their mean: what is
     needed for all of them is no less.
     """
-    node = _node(graph, number)
     weights: dict[str, Fraction] = {}
     if 0 in node.sizes.values():
         return ()
@@ -340,16 +316,6 @@ def _terms(
         kept = _counting(node, node.kept)
         weights[kept] = weights.get(kept, Fraction(0)) + node.dtype.itemsize
     return tuple(weights.items())
-
-
-def _node(graph: EinGraph, number: int) -> EinNode:
-    node = graph.nodes[number]
-    assert isinstance(node, EinNode)
-    return node
-
-
-def _sizes(node: EinNode) -> tuple[tuple[str, int], ...]:
-    return tuple((label, node.sizes[label]) for label in _counting(node, node.labels))
 
 
 def _counting(node: EinNode, labels: str) -> str:

@@ -257,11 +257,7 @@ class Ranges:
 
     @staticmethod
     def of(
-        mesh: Mesh,
-        ranks: Ints,
-        size: int,
-        parts: Sequence[SubAxis],
-        topology: Topology,
+        mesh: Mesh, ranks: Ints, size: int, parts: Sequence[SubAxis], topology: Topology
     ) -> Ranges:
         """A dim of this size, cut by these parts of axes."""
         cut = cut_dim(size, math.prod(part.size for part in parts))

@@ -121,7 +121,7 @@ def _led_by_largest(operands: Sequence[TypeDomain]) -> Iterator[tuple[ArrayType,
             yield tuple(whole)
 
 
-MOST_STRATEGIES = 4096
+MOST_WAYS = 4096
 
 
 def kind_of(node: EinNode) -> str:
@@ -143,28 +143,6 @@ def rate_of(node: EinNode) -> tuple[str, str]:
     return kind_of(node), (node.worked_in or node.dtype).name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Strategies:
-    """The ways to do a node: types of its operands and result, and what the busiest device does."""
-
-    operands: tuple[Ints, ...]
-    """Of each operand, the number of the type that every way wants."""
-    result: Ints
-    work: Ints
-    """Elements of the join on the busiest device."""
-    n_bytes: Ints
-    """Bytes of the tiles that it reads and writes."""
-    kind: str = "map"
-    dtype: str = "f32"
-
-    def __len__(self) -> int:
-        return len(self.result)
-
-    def time_ps(self, device: DeviceCosts) -> Costs:
-        """What every way takes."""
-        return compute_ps(self.work, self.n_bytes, device.of(self.kind, self.dtype), device.byte_fs)
-
-
 def compute_ps(work: Ints, n_bytes: Ints, elem_fs: int, byte_fs: int) -> Costs:
     """What computing takes: the longer of the busiest device's elements and of the bytes that it touches."""
     return np.maximum(_ps(work, elem_fs), _ps(n_bytes, byte_fs))
@@ -176,10 +154,14 @@ def _ps(counts: Ints, fs: int) -> Costs:
     return some // 1000 * fs + ceil_div(some % 1000 * fs, 1000)
 
 
-def list_strategies(
-    node: EinNode, operands: Sequence[TypeDomain], result: TypeDomain
-) -> Strategies:
-    """All ways to do a node whose types are among those of its operands and of its result."""
+def list_ways(
+    node: EinNode, operands: Sequence[TypeDomain], result: TypeDomain, device: DeviceCosts
+) -> Ways:
+    """All ways to do a node whose types are among those of its operands and of its result.
+
+    Each takes as long as the busiest device: elements of the join, and bytes of the tiles that it reads and
+    writes.
+    """
     n_factors, labels = len(result.parts), node.labels
     kept_pending = _pending_operands(node, operands)
     choices = (*range(NOWHERE - len(kept_pending), 0), *range(len(labels)))
@@ -201,7 +183,7 @@ def list_strategies(
     chosen = np.flatnonzero(good)
     if not len(chosen):
         raise RequestError(f"cannot do {node.notation!r} on these factors: no way fits")
-    if len(chosen) > MOST_STRATEGIES:
+    if len(chosen) > MOST_WAYS:
         raise RequestError(f"cannot plan {len(chosen)} ways to do {node.notation!r}: join factors")
     cuts = cuts[chosen]
     work = np.ones(len(chosen), dtype=np.int64)
@@ -211,7 +193,8 @@ def list_strategies(
     n_bytes = result.tile_bytes()[made[chosen]]
     for domain, own in zip(operands, asked, strict=True):
         n_bytes = n_bytes + domain.tile_bytes()[own]
-    return Strategies(asked, made[chosen], work, n_bytes, *rate_of(node))
+    times = compute_ps(work, n_bytes, device.of(*rate_of(node)), device.byte_fs)
+    return Ways(asked, (made[chosen],), times)
 
 
 def _pending_operands(node: EinNode, operands: Sequence[TypeDomain]) -> list[tuple[int, ...]]:

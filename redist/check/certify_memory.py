@@ -183,10 +183,7 @@ def _weights(graph: MemoryGraph, vertex: Vertex, place: int) -> tuple[int, int]:
 
 
 def certify_memory(
-    graph: MemoryGraph,
-    *,
-    exact: bool = True,
-    admitted: Sequence[tuple[int, ...]] | None = None,
+    graph: MemoryGraph, *, exact: bool = True, admitted: Sequence[tuple[int, ...]] | None = None
 ) -> MemoryCertificate:
     """**Local.** What was shown: that no order of a memory graph exceeds a limit, and how near orders come.
 

@@ -95,15 +95,8 @@ def _even_scale(plan: Plan, units: tuple[int, ...]) -> Scale:
     def sizes(value: int) -> tuple[tuple[str, int], ...]:
         return named_dims([k * (value if i == 0 else 1) for i, k in enumerate(units)])
 
-    return Scale(
-        "for all n_i = K_i t_i",
-        m,
-        (m >= 1, *constraints),
-        here,
-        tile,
-        lambda number: received[number],
-        sizes,
-    )
+    values = m, (m >= 1, *constraints), here
+    return Scale("for all n_i = K_i t_i", *values, tile, lambda number: received[number], sizes)
 
 
 def _fixed_scale(plan: Plan) -> Scale:
@@ -141,15 +134,8 @@ def _growing_scale(plan: Plan, dim: int) -> Scale:
     def sizes(value: int) -> tuple[tuple[str, int], ...]:
         return named_dims([value if i == dim else size for i, size in enumerate(plan.source.shape)])
 
-    return Scale(
-        f"for all larger n{dim}",
-        n,
-        tuple(constraints),
-        here,
-        tile,
-        lambda number: received[number],
-        sizes,
-    )
+    values = n, tuple(constraints), here
+    return Scale(f"for all larger n{dim}", *values, tile, lambda number: received[number], sizes)
 
 
 def _unknown_received(plan: Plan, number: int, here: Any) -> tuple[Any, list[Any]]:

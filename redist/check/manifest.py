@@ -186,18 +186,8 @@ def _lines(rows: Rows, sides: dict[str, Boxes]) -> Iterator[tuple[str, Any]]:
             name = names[row["tensor"]]
             last = side.n_dims - len(shapes[name])
             lo, shape, strides = (row[key].tolist()[last:] for key in ("lo", "shape", "strides"))
-            yield (
-                f"{kind}_box",
-                [
-                    int(row["buffer"]),
-                    name,
-                    lo,
-                    shape,
-                    int(row["offset"]),
-                    strides,
-                    int(row["itemsize"]),
-                ],
-            )
+            buffer, offset, item = (int(row[key]) for key in ("buffer", "offset", "itemsize"))
+            yield f"{kind}_box", [buffer, name, lo, shape, offset, strides, item]
     for run in rows:
         yield "run", [int(run[name]) for name in FIELDS if name in (rows.dtype.names or ())]
 

@@ -60,16 +60,8 @@ def certify(
             break
         if answer != z3.unsat:
             verdict, reason = "unknown", f"{claim.name}: {solver.reason_unknown()}"
-    return Certificate(
-        verdict,
-        formula,
-        bound,
-        covered,
-        "z3",
-        reason,
-        counterexample,
-        time.perf_counter() - started,
-    )
+    seconds = time.perf_counter() - started
+    return Certificate(verdict, formula, bound, covered, "z3", reason, counterexample, seconds)
 
 
 def smt2(plan: Plan) -> str:

@@ -11,22 +11,13 @@ import numpy as np
 from redist.check.boxes import Rows
 from redist.errors import ArgumentError
 
-RUN = np.dtype(
-    [
-        ("round", "<i4"),
-        ("source", "<i4"),
-        ("source_offset", "<i8"),
-        ("target", "<i8"),
-        ("target_offset", "<i8"),
-        ("bytes", "<i8"),
-        ("count", "<i8"),
-        ("source_step", "<i8"),
-        ("target_step", "<i8"),
-    ]
-)
+FIELDS = (
+    "round", "source", "source_offset", "target", "target_offset", "bytes",
+    "count", "source_step", "target_step",
+)  # fmt: skip
+RUN = np.dtype([(name, "<i4" if name in ("round", "source") else "<i8") for name in FIELDS])
 """A run: block i of ``count`` goes from ``source_offset + i * source_step`` of buffer number ``source`` to
 ``target_offset + i * target_step`` of buffer number ``target``. The last three may be absent: one block."""
-FIELDS: tuple[str, ...] = RUN.names or ()
 
 
 def as_runs(runs: Any) -> Rows:

@@ -92,14 +92,8 @@ def _tensors(info: Mapping[str, Any]) -> list[Tensor]:
         out = []
         for name, dtype, shape, size in zip(names, dtypes, shapes, sizes, strict=True):
             item = itemsize_of(dtype)
-            out.append(
-                (
-                    str(name),
-                    tuple(shape),
-                    item,
-                    math.prod(shape) * item if size is None else int(size),
-                )
-            )
+            n_bytes = math.prod(shape) * item if size is None else int(size)
+            out.append((str(name), tuple(shape), item, n_bytes))
         return out
     except (KeyError, TypeError, ValueError) as problem:
         raise ArgumentError(

@@ -16,7 +16,7 @@ with overlaps are counted anew.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,14 +219,9 @@ def _neighbours_joined(pieces: Written) -> Written:
     heads = np.flatnonzero(new)
     n_bytes = np.add.reduceat(p.n_bytes, heads)
     whole = n_bytes == p.step[heads]
-    wide = Written(
-        p.run[heads],
-        p.start[heads],
-        np.where(whole, n_bytes * p.count[heads], n_bytes),
-        np.where(whole, 1, p.count[heads]),
-        p.step[heads],
-        p.box[heads],
-    )
+    p = _take(p, heads)
+    count = np.where(whole, 1, p.count)
+    wide = replace(p, n_bytes=np.where(whole, n_bytes * p.count, n_bytes), count=count)
     plain = _take(pieces, np.flatnonzero(pieces.count == 1))
     return Written(
         *(np.concatenate([getattr(plain, f.name), getattr(wide, f.name)]) for f in fields(Written))

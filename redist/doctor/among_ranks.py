@@ -58,7 +58,7 @@ def pair_ranks(comm: MPI.Comm, node_size: int | None, timeout_s: float | None) -
     gpu, has_one = _own_gpu()
     told = gather(world.comm, (MPI.Get_processor_name(), gpu, has_one), timeout_s)
     ranks = tuple((machine, text) for machine, text, _ in told)
-    near = READ if _all_read(world, timeout_s) else POOL
+    near = READ if all(gather(world.comm, world.reads_memory, timeout_s)) else POOL
     with world.operation(timeout_s):
         planned_for = find_topology(world, None, LARGE_BYTES)
     why = [
@@ -114,10 +114,6 @@ def _own_gpu() -> tuple[str, bool]:
         return "none: CuPy is not installed", False
     except Exception as error:
         return f"none: {error}", False
-
-
-def _all_read(world: World, timeout_s: float | None) -> bool:
-    return all(gather(world.comm, world.reads_memory, timeout_s))
 
 
 def _said(problems: Sequence[str], world: World) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from redist.plan.topology import Topology
 from redist.plan.traffic import LISTED_REQUESTS, flow
 from redist.text.units import format_bytes
 
+Sent = dict[tuple[int, int], int]
+"""Elements by sender and receiver."""
 REST = -1
 """Stands for all senders that are not shown."""
 
@@ -91,37 +94,20 @@ def _from_schedule(
     before: ArrayType, after: ArrayType, have: Grid, need: Grid, topology: Topology
 ) -> Arrows:
     schedule = make_schedule(have, need, topology)
-    senders = tuple(int(rank) for rank in have.ranks[:SHOWN_DEVICES])
-    receivers = tuple(int(rank) for rank in need.ranks)
-    shown = set(senders)
-    n_bytes = schedule.elems() * before.dtype.itemsize
-    pairs: dict[tuple[int, int], int] = defaultdict(int)
+    sent: Sent = defaultdict(int)
     pieces: dict[int, list[DrawnBox]] = defaultdict(list)
-    for k in range(len(n_bytes)):
+    for k, elems in enumerate(schedule.elems().tolist()):
         sender = int(have.ranks[schedule.sender[k]])
         receiver = int(need.ranks[schedule.receiver[k]])
-        pairs[sender if sender in shown else REST, receiver] += int(n_bytes[k])
+        sent[sender, receiver] += elems
         lo, hi = (tuple(int(v) for v in x[k, : before.ndim]) for x in (schedule.lo, schedule.hi))
         pieces[receiver].append(DrawnBox(sender, lo, hi))
-    if any(rank == REST for rank, _ in pairs):
-        senders = (*senders, REST)
-    largest = max((n for (rank, _), n in pairs.items() if rank != REST), default=0)
-    adds = bool(resolved_axes(before, after))
-    return Arrows(
-        senders,
-        receivers,
-        dict(pairs),
-        {} if adds else {rank: tuple(items) for rank, items in pieces.items()},
-        frozenset(_keepers(have, need)),
-        f"strongest cell: {format_bytes(largest)}",
-    )
+    return _arrows(before, after, sent, pieces, _keepers(have, need))
 
 
 def _from_cells(before: ArrayType, after: ArrayType, topology: Topology) -> Arrows:
     """What a step between types with segments moves."""
-    shown = set(before.mesh.ranks[:SHOWN_DEVICES])
-    receivers = tuple(after.mesh.ranks[:SHOWN_DEVICES])
-    pairs: dict[tuple[int, int], int] = defaultdict(int)
+    sent: Sent = defaultdict(int)
     pieces: dict[int, list[DrawnBox]] = defaultdict(list)
     keeps: set[int] = set()
     for cells in list_cells(before, after, topology):
@@ -131,14 +117,28 @@ def _from_cells(before: ArrayType, after: ArrayType, topology: Topology) -> Arro
             if cells.level[k] == OWN:
                 keeps.add(receiver)
                 continue
-            n_bytes = int(cells.elems[k]) * before.dtype.itemsize
-            pairs[sender if sender in shown else REST, receiver] += n_bytes
+            sent[sender, receiver] += int(cells.elems[k])
             for ranges in itertools.islice(
                 itertools.product(*cells.ranges(int(k), before.ndim)), 4096
             ):
                 lo, hi = zip(*ranges, strict=True) if ranges else ((), ())
                 pieces[receiver].append(DrawnBox(sender, lo, hi))
-    senders = (*before.mesh.ranks[:SHOWN_DEVICES],)
+    return _arrows(before, after, sent, pieces, keeps)
+
+
+def _arrows(
+    before: ArrayType,
+    after: ArrayType,
+    sent: Sent,
+    pieces: Mapping[int, Iterable[DrawnBox]],
+    keeps: Iterable[int],
+) -> Arrows:
+    """The arrows of a step; senders that are not shown are one."""
+    senders, receivers = (tuple(t.mesh.ranks[:SHOWN_DEVICES]) for t in (before, after))
+    pairs: dict[tuple[int, int], int] = defaultdict(int)
+    for (sender, receiver), elems in sent.items():
+        shown = sender if sender in senders else REST
+        pairs[shown, receiver] += elems * before.dtype.itemsize
     if any(rank == REST for rank, _ in pairs):
         senders = (*senders, REST)
     largest = max((n for (rank, _), n in pairs.items() if rank != REST), default=0)

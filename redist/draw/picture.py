@@ -172,12 +172,7 @@ def _meshes(source: ArrayType, target: ArrayType) -> str:
 # Memory over time: what is alive during each step on the worst device.
 
 
-_COLOURS = {
-    "source": "#3f7fd1",
-    "middle": "#8d66c9",
-    "target": "#3a9b66",
-    "staging": "#d98a2b",
-}
+_COLOURS = {"source": "#3f7fd1", "middle": "#8d66c9", "target": "#3a9b66", "staging": "#d98a2b"}
 _BAR = 20
 _PITCH = 32
 _LEFT = 150

@@ -19,7 +19,7 @@ from redist.plan.table import format_plan
 from redist.plan.topology import Topology
 from redist.runtime.ranks.control_page import LEAST_POOL_BYTES
 from redist.text.columns import table
-from redist.text.units import format_bytes
+from redist.text.units import count_of, format_bytes
 
 # What a proof of one plan covers, what it does not say, and which theorems it rests on, in words.
 
@@ -176,7 +176,7 @@ def solver_text(certificate: Certificate, n_queries: int, is_tight: bool) -> str
 def replay_text(plan: Plan, seconds: float) -> str:
     """What the checker did."""
     n = len(plan.steps)
-    steps = "no step" if n == 0 else f"{n} step{'' if n == 1 else 's'}"
+    steps = count_of(n, "step") if n else "no step"
     shares = "shares only the definition of tiles with the search"
     return f"a checker that {shares} ({steps} replayed, {_ms(seconds)})"
 

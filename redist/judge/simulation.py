@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from redist.errors import CheckError, RedistError, RequestError
 from redist.judge.faults import step_fault, value_fault
-from redist.layout.array_type import ArrayType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.plan.plan import Plan
 from redist.plan.rates import FLAT
@@ -77,9 +76,11 @@ def smallest(plan: Plan, topology: Topology) -> Plan | None:
     shape = unit_dims(plan)
     if shape is None:
         return None
-    source, target = _resize(plan.source, shape), _resize(plan.target, shape)
-    pricer = Pricer.of(source, target, topology, None, plan.donate)
-    route = tuple((_resize_action(s.action, shape), _resize(s.after, shape)) for s in plan.steps)
+    source, target = (replace(t, shape=shape) for t in (plan.source, plan.target))
+    pricer = Pricer(source, target, topology, None, plan.donate)
+    route = tuple(
+        (_resize_action(s.action, shape), replace(s.after, shape=shape)) for s in plan.steps
+    )
     return replace(
         plan,
         source=source,
@@ -100,14 +101,10 @@ def _is_large(plan: Plan) -> bool:
     return simulated_bytes(plan) > SAMPLE_BYTES or _pieces(plan) > SAMPLE_PIECES
 
 
-def _resize(t: ArrayType, shape: tuple[int, ...]) -> ArrayType:
-    return replace(t, shape=shape)
-
-
 def _resize_action(action: Action, shape: tuple[int, ...]) -> Action:
     match action:
         case AllPermute(to) | Exchange(to) | ReduceScatter(to):
-            return replace(action, to=_resize(to, shape))
+            return replace(action, to=replace(to, shape=shape))
         case _:
             return action
 

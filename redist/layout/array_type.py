@@ -279,14 +279,9 @@ class ArrayType:
 
     def with_dims(self, dims: Iterable[Iterable[SubAxis]]) -> ArrayType:
         """The same array and pending reduction with other cuts, all into even ranges."""
-        return ArrayType(
-            self.mesh,
-            self.dtype,
-            self.shape,
-            tuple(tuple(dim) for dim in dims),
-            self.pending_op,
-            self.pending_axes,
-        )
+        cuts = tuple(tuple(dim) for dim in dims)
+        pending = self.pending_op, self.pending_axes
+        return ArrayType(self.mesh, self.dtype, self.shape, cuts, *pending)
 
     def with_pending(self, op: str | None, axes: Iterable[SubAxis]) -> ArrayType:
         """The same cuts with another pending reduction (none if ``axes`` is empty)."""

@@ -131,7 +131,7 @@ the mesh has x
     if getattr(spec, "unreduced", None):
         raise refuse("it has unreduced axes; reduce them first, or write the type as text")
     if len(entries) > len(shape):
-        dims_text = "1 dim" if len(shape) == 1 else f"{len(shape)} dims"
+        dims_text = count_of(len(shape), "dim")
         raise refuse(f"{len(entries)} entries for {dims_text}; give at most one per dim")
     known = dict(mesh.axes)
     seen: set[str] = set()
@@ -259,12 +259,7 @@ Ragged = dict[int, tuple[str, tuple[int, ...]]]
 
 
 def _cut(
-    dims: list[list[str]],
-    ragged: Ragged,
-    name: str,
-    item: object,
-    mesh: Mesh,
-    shape: Sequence[int],
+    dims: list[list[str]], ragged: Ragged, name: str, item: object, mesh: Mesh, shape: Sequence[int]
 ) -> None:
     """Put an axis where a placement says that it cuts."""
     if type(item).__name__ == "RaggedShard":

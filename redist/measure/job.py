@@ -63,10 +63,7 @@ def mpi_name() -> str:
 OK, FAILED, WRONG_REQUEST = 0, 1, 2
 
 
-def main(
-    argv: Sequence[str] | None = None,
-    prog: str = "python -m redist.measure",
-) -> int:
+def main(argv: Sequence[str] | None = None, prog: str = "python -m redist.measure") -> int:
     """Measure on all ranks; rank 0 prints. The exit status is 1 if a result was wrong.
 
     **Collective over all ranks of the job.**

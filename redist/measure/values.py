@@ -42,12 +42,6 @@ class ValueBox:
         hi = tuple(map(min, self.hi, other.hi))
         return ValueBox(lo, hi) if all(a < b for a, b in zip(lo, hi, strict=True)) else None
 
-    def within(self, outer: ValueBox) -> tuple[slice, ...]:
-        """Where this box lies in an array that holds ``outer``."""
-        return tuple(
-            slice(a - base, b - base) for a, b, base in zip(self.lo, self.hi, outer.lo, strict=True)
-        )
-
 
 def boxes(t: ArrayType) -> dict[int, ValueBox]:
     """What every rank of a type holds.

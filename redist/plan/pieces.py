@@ -52,11 +52,7 @@ class Piece:
 
 
 def list_pieces(
-    action: Action,
-    before: ArrayType,
-    after: ArrayType,
-    topology: Topology,
-    rank: int | None = None,
+    action: Action, before: ArrayType, after: ArrayType, topology: Topology, rank: int | None = None
 ) -> tuple[list[Piece], bool]:
     """The pieces that all ranks, or one rank, send and receive in a step, and whether any piece moves.
 
@@ -91,20 +87,13 @@ def _kept(action: Slice, before: ArrayType, after: ArrayType, rank: int | None) 
     lo, hi = np.maximum(old_lo, new_lo), np.minimum(old_hi, new_hi)
     keeps = (coordinates(before.mesh, idle) == 0) & np.all(hi > lo, axis=1)
     src, dst = tile_shapes(before), tile_shapes(after)
-    return [
-        Piece(
-            me,
-            me,
-            0,
-            _ints(lo[row] - old_lo[row]),
-            _ints(lo[row] - new_lo[row]),
-            _ints(hi[row] - lo[row]),
-            src[me],
-            dst[me],
-        )
-        for row in np.flatnonzero(keeps & _is_of(rank, ranks))
-        for me in (int(ranks[row]),)
-    ]
+    pieces = []
+    for row in np.flatnonzero(keeps & _is_of(rank, ranks)):
+        me = int(ranks[row])
+        src_lo, dst_lo = _ints(lo[row] - old_lo[row]), _ints(lo[row] - new_lo[row])
+        shape = _ints(hi[row] - lo[row])
+        pieces.append(Piece(me, me, 0, src_lo, dst_lo, shape, src[me], dst[me]))
+    return pieces
 
 
 def _fetched(
@@ -120,16 +109,9 @@ def _fetched(
 
     def piece(sender: int, receiver: int, lo: Ints, hi: Ints) -> Piece:
         a, b = int(have.ranks[sender]), int(need.ranks[receiver])
-        return Piece(
-            a,
-            b,
-            int(lo[n]) if is_partial else 0,
-            _ints((lo - have_lo[sender])[:n]),
-            _ints((lo - need_lo[receiver])[:n]),
-            _ints((hi - lo)[:n]),
-            src[a],
-            dst[b],
-        )
+        order = int(lo[n]) if is_partial else 0
+        src_lo, dst_lo = _ints((lo - have_lo[sender])[:n]), _ints((lo - need_lo[receiver])[:n])
+        return Piece(a, b, order, src_lo, dst_lo, _ints((hi - lo)[:n]), src[a], dst[b])
 
     pieces = []
     own = own_rows(have, need)
@@ -172,24 +154,16 @@ def _list_span_pieces(
     for cells in list_cells(before, after, topology):
         moves = moves or bool(np.any(cells.level != OWN))
         senders, receivers = cells.have.ranks[cells.sender], cells.need.ranks[cells.receiver]
-        mine = np.full(len(senders), rank is None) | (senders == rank) | (receivers == rank)
-        for k in np.flatnonzero(mine):
+        own = np.full(len(senders), rank is None) | (senders == rank) | (receivers == rank)
+        for k in np.flatnonzero(own):
             a, b = int(cells.sender[k]), int(cells.receiver[k])
             order = int(cells.tile[k, n]) if is_partial else 0
-            combs = [
-                find_combs(
-                    cells.have.cuts[i],
-                    int(cells.tile[k, i]),
-                    cells.need.cuts[i],
-                    int(cells.need.index[b, i]),
-                    before,
-                    int(old[i][a]),
-                    after,
-                    int(new[i][b]),
-                    i,
-                )
-                for i in range(n)
-            ]
+            combs = []
+            for i in range(n):
+                mine = cells.have.cuts[i], int(cells.tile[k, i])
+                theirs = cells.need.cuts[i], int(cells.need.index[b, i])
+                ends_of = before, int(old[i][a]), after, int(new[i][b])
+                combs.append(find_combs(*mine, *theirs, *ends_of, i))
             ends = int(senders[k]), int(receivers[k])
             shapes = src[ends[0]], dst[ends[1]]
             pieces += (_piece(ends, order, chosen, shapes) for chosen in itertools.product(*combs))
@@ -215,13 +189,5 @@ def _piece(
         dst_lo.append(dst)
         shape.append(length)
         steps.append((dim, 1, 1))
-    plain = len(steps) == len(combs)
-    return Piece(
-        *ends,
-        order,
-        tuple(src_lo),
-        tuple(dst_lo),
-        tuple(shape),
-        *shapes,
-        () if plain else tuple(steps),
-    )
+    where = tuple(src_lo), tuple(dst_lo), tuple(shape)
+    return Piece(*ends, order, *where, *shapes, () if len(steps) == len(combs) else tuple(steps))

@@ -137,12 +137,8 @@ class Topology:
             if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
                 raise TopologyError(f"{where}: size must be a whole number")
             rates = []
-            keys = (
-                "latency_us",
-                "bandwidth_gb_s",
-                *(["link_gb_s"] if "link_gb_s" in table else []),
-            )
-            for key in keys:
+            link = ["link_gb_s"] if "link_gb_s" in table else []
+            for key in ("latency_us", "bandwidth_gb_s", *link):
                 value = table.get(key)
                 if not isinstance(value, (int, float)) or isinstance(value, bool):
                     raise TopologyError(f"{where}: {key} must be a positive number")

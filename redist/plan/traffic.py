@@ -194,15 +194,9 @@ def _list_traffic(
             for digit in [coordinates(before.mesh, [part])]
             if bool(np.any(digit[sender] != digit[receiver]))
         )
-    return StepTraffic(
-        total(elems),
-        _range(received),
-        int(_sums(sender, elems, n_out).max()),
-        _range(messages),
-        tuple(levels),
-        merge_parts(over) if over is not None else (),
-        _group_size(over, before, after),
-    )
+    sent = int(_sums(sender, elems, n_out).max())
+    figures = total(elems), _range(received), sent, _range(messages), tuple(levels)
+    return StepTraffic(*figures, merge_parts(over or ()), _group_size(over, before, after))
 
 
 def _estimate_traffic(
@@ -232,15 +226,8 @@ def _estimate_traffic(
     levels = [(0, 0, 0)] * len(topology.levels)
     most = max(int(received.max()), sent)
     levels[level] = (int(messages.max()), most, most * _block_size(topology, level))
-    return StepTraffic(
-        moved,
-        _range(received),
-        sent,
-        _range(messages),
-        tuple(levels),
-        merge_parts(over) if over is not None else (),
-        _group_size(over, before, after),
-    )
+    figures = moved, _range(received), sent, _range(messages), tuple(levels)
+    return StepTraffic(*figures, merge_parts(over or ()), _group_size(over, before, after))
 
 
 def _all_reduce(before: ArrayType, axes: Iterable[SubAxis], topology: Topology) -> StepTraffic:

@@ -211,11 +211,7 @@ def _near_first(request: Request) -> Iterator[tuple[str, tuple[ArrayType, ...]]]
 
 
 def factors_of(
-    mesh: Mesh,
-    used: Iterable[SubAxis],
-    kept: Iterable[SubAxis],
-    topology: Topology,
-    primes: bool,
+    mesh: Mesh, used: Iterable[SubAxis], kept: Iterable[SubAxis], topology: Topology, primes: bool
 ) -> tuple[SubAxis, ...]:
     """Pieces of the axes that the search moves about: primes, or as coarse as the request allows."""
     fixed = tuple(kept)

@@ -24,8 +24,6 @@ from redist.layout.tiles import Ints
 Bools = NDArray[np.bool_]
 Chain = tuple[int, tuple[int, ...]]
 """The number of a mesh, and numbers of its factors, major first."""
-EVERY = slice(None)
-"""All ranks, where some columns of a table may be chosen."""
 
 
 @lru_cache(maxsize=64)
@@ -53,8 +51,8 @@ class ChainTable:
     present: Bools
     lo: tuple[Ints, ...]
     hi: tuple[Ints, ...]
-    _overlap: dict[tuple[int, int, object], Ints] = field(default_factory=dict)
-    _count: dict[tuple[int, int, object], Ints] = field(default_factory=dict)
+    _overlap: dict[tuple[int, int], Ints] = field(default_factory=dict)
+    _count: dict[tuple[int, int], Ints] = field(default_factory=dict)
     _same: dict[tuple[int, int], Bools] = field(default_factory=dict)
 
     @staticmethod
@@ -131,15 +129,15 @@ class ChainTable:
 
     def length(self, dim: int) -> Ints:
         """Indices of a dim that each rank holds under every chain."""
-        key = (dim, -1, None)
+        key = (dim, -1)
         if key not in self._overlap:
             self._overlap[key] = self.hi[dim] - self.lo[dim]
         return self._overlap[key]
 
-    def overlaps(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+    def overlaps(self, dim: int, chain: int, others: Ints) -> Ints:
         """Elements that each rank has in common along a dim under this chain and under each of others."""
-        lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
-        key = (dim, chain, ranks.step)
+        lo, hi = self.lo[dim], self.hi[dim]
+        key = (dim, chain)
         if key not in self._overlap:
             if self._are_few(others):
                 inner = np.minimum(hi[others], hi[chain]) - np.maximum(lo[others], lo[chain])
@@ -148,10 +146,10 @@ class ChainTable:
             self._overlap[key] = np.maximum(inner, 0)
         return self._overlap[key][others]
 
-    def counts(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+    def counts(self, dim: int, chain: int, others: Ints) -> Ints:
         """How many tiles of this chain meet each rank's range under each of others."""
-        lo, hi = self.lo[dim][:, ranks], self.hi[dim][:, ranks]
-        key = (dim, chain, ranks.step)
+        lo, hi = self.lo[dim], self.hi[dim]
+        key = (dim, chain)
         if key not in self._count:
             cut = self.cut(dim, chain)
             if self._are_few(others):
@@ -159,12 +157,12 @@ class ChainTable:
             self._count[key] = cut.tiles_meeting(lo, hi)[1]
         return self._count[key][others]
 
-    def counts_of(self, dim: int, chain: int, others: Ints, ranks: slice = EVERY) -> Ints:
+    def counts_of(self, dim: int, chain: int, others: Ints) -> Ints:
         """How many tiles of each of others meet each rank's range under this chain."""
         counts, kind = self._cut_kinds()
-        key = (-1 - dim, chain, ranks.step)
+        key = (-1 - dim, chain)
         if key not in self._count:
-            lo, hi = self.lo[dim][chain, ranks], self.hi[dim][chain, ranks]
+            lo, hi = self.lo[dim][chain], self.hi[dim][chain]
             each = [cut_dim(self.shape[dim], int(k)).tiles_meeting(lo, hi)[1] for k in counts]
             self._count[key] = np.stack(each)
         return self._count[key][kind[others]]
@@ -175,11 +173,11 @@ class ChainTable:
 
     def _cut_kinds(self) -> tuple[Ints, Ints]:
         """The numbers of tiles that chains make, and which of them each chain makes."""
-        if (-1, -1, None) not in self._count:
+        if (-1, -1) not in self._count:
             counts, kind = np.unique(np.array(self.n_tiles), return_inverse=True)
-            self._count[-1, -1, None] = counts
-            self._count[-1, -2, None] = kind
-        return self._count[-1, -1, None], self._count[-1, -2, None]
+            self._count[-1, -1] = counts
+            self._count[-1, -2] = kind
+        return self._count[-1, -1], self._count[-1, -2]
 
     def nested_prefix(self, dim: int) -> Bools:
         """[c, d]: chain c begins chain d, and the tiles of d nest in those of c."""

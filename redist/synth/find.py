@@ -18,7 +18,6 @@ from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
 from redist.plan.topology import Topology
 from redist.synth.candidates import factors_of, standard_routes, within_ends
-from redist.synth.collectives.prime_shapes import floor_over_primes
 from redist.synth.collectives.search import CollectiveSearch
 from redist.synth.named_steps import common_pieces
 from redist.synth.normal_form import has_closed_limit, least_limit_bytes
@@ -76,7 +75,7 @@ def find_plan(request: Request) -> Plan:
     modelled time with a picosecond for every step, or bytes received.
     """
     source, target = request.source, request.target
-    pricer = Pricer.of(source, target, request.topology, request.limit_bytes, request.donate)
+    pricer = Pricer(source, target, request.topology, request.limit_bytes, request.donate)
     if source == target:
         return _plan(request, pricer, (), [], "exact")
     routes = standard_routes(request)
@@ -132,7 +131,7 @@ def _least_limit(request: Request, high: int, capped: bool) -> int:
     while low + 1 < high:
         middle = (low + high) // 2
         trial = replace(request, limit_bytes=middle, objective="bytes")
-        pricer = Pricer.of(trial.source, trial.target, trial.topology, middle, trial.donate)
+        pricer = Pricer(trial.source, trial.target, trial.topology, middle, trial.donate)
         asked = _Asked(trial, pricer, capped)
         found, _ = _search_space(asked, MORE_THAN_ANY_COST, prove=False)
         if found is None:
@@ -213,12 +212,10 @@ def _searched_to(
         search = CollectiveSearch(prices, request.strategy == "collectives", kept)
         found, bound = search.run(below, prove)
         found = coarse if found is None else found
-        if not primes:
-            bound = max(prices.floor(), _floor_over_primes(request, pricer, start, goal, kept))
-        return found, bound
+        return found, bound if primes else prices.floor()
     if request.strategy == "auto":
         return None, None
-    return None, max(_floor(request) or 0, _floor_over_primes(request, pricer, start, goal, kept))
+    return None, _floor(request) or 0
 
 
 def _coarse_route(
@@ -234,18 +231,6 @@ def _coarse_route(
     kept = kept_axes(request.source, request.target)
     found, _ = CollectiveSearch(prices, request.strategy == "collectives", kept, True).run(below)
     return found, below if found is None else _cost(request, pricer, found)
-
-
-def _floor_over_primes(
-    request: Request, pricer: Pricer, start: ArrayType, goal: ArrayType, kept: tuple[SubAxis, ...]
-) -> int:
-    """What no route over prime factors costs less than, where these are too many to search; or 0."""
-    source, target = request.source, request.target
-    if common_pieces(source, target) is None or resolved_axes(source, target):
-        return 0
-    used = (*source.used, *target.used)
-    factors = factors_of(start.mesh, used, kept, _topology(request, True), True)
-    return floor_over_primes(request, pricer, factors, kept, start, goal)
 
 
 def _space(asked: _Asked, start: ArrayType, goal: ArrayType, primes: bool) -> TypeSpace | None:

@@ -56,17 +56,11 @@ class Ends:
         used = (*source.used, *target.used)
         mine = prime_parts(source.mesh, used if one_chain else source.used)
         theirs = mine if one_chain else prime_parts(target.mesh, target.used)
-        return Ends(
-            source,
-            target,
-            plain,
-            goal,
-            split_dims(source, mine),
-            split_dims(target, theirs),
-            tuple(p for p in mine if is_in(p, resolved)),
-            tuple(p for p in mine if not is_in(p, plain.used)),
-            tuple(p for p in theirs if not is_in(p, goal.used)),
-        )
+        dims = split_dims(source, mine), split_dims(target, theirs)
+        scattered = tuple(p for p in mine if is_in(p, resolved))
+        idle_before = tuple(p for p in mine if not is_in(p, plain.used))
+        idle_after = tuple(p for p in theirs if not is_in(p, goal.used))
+        return Ends(source, target, plain, goal, *dims, scattered, idle_before, idle_after)
 
     def types(self, middle: Middle) -> tuple[ArrayType, ArrayType]:
         """The types of a middle."""

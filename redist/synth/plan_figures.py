@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redist.layout.array_type import ArrayType
 from redist.plan.memory import (
@@ -31,18 +31,7 @@ class Pricer:
     topology: Topology
     limit_bytes: int | None
     donate: bool
-    _seen: dict[tuple[Action, ArrayType], StepTraffic]
-
-    @staticmethod
-    def of(
-        source: ArrayType,
-        target: ArrayType,
-        topology: Topology,
-        limit_bytes: int | None,
-        donate: bool,
-    ) -> Pricer:
-        """A pricer that has seen nothing yet."""
-        return Pricer(source, target, topology, limit_bytes, donate, {})
+    _seen: dict[tuple[Action, ArrayType], StepTraffic] = field(default_factory=dict)
 
     def traffic(self, action: Action, before: ArrayType, after: ArrayType) -> StepTraffic:
         """What the action moves."""

@@ -16,7 +16,7 @@ import numpy as np
 from redist.layout.array_type import ArrayType
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
-from redist.synth.chains import EVERY, Bools, Chain, ChainTable, all_chains
+from redist.synth.chains import Bools, Chain, ChainTable, all_chains
 
 REMEMBERED_CELLS = 300_000
 """What ranks hold is remembered for this many types times ranks."""
@@ -103,15 +103,12 @@ class TypeRows:
         holds = self.table.present[self.mesh_of[ids]]
         for i in range(len(lo)):
             holds = holds & (hi[i] > lo[i])[self.chains[ids, i]]
-        boxes = np.concatenate(
-            [
-                np.where(holds, ends[i][self.chains[ids, i]], -1)
-                for i in range(len(lo))
-                for ends in (lo, hi)
-            ]
-            or [holds.astype(np.int64)],
-            axis=1,
-        )
+        ends = [
+            np.where(holds, end[i][self.chains[ids, i]], -1)
+            for i in range(len(lo))
+            for end in (lo, hi)
+        ]
+        boxes = np.concatenate(ends or [holds.astype(np.int64)], axis=1)
         first: dict[bytes, int] = {}
         for v, row in zip(ids.tolist(), boxes, strict=True):
             first.setdefault(row.tobytes(), v)
@@ -164,17 +161,8 @@ class TypeSpace:
         for t in also:
             keep[_find(t, like, factors, number, every)] = True
         kept = every.choose(keep)
-        return TypeSpace(
-            like,
-            factors,
-            table,
-            every,
-            np.flatnonzero(keep),
-            kept.chains,
-            kept.mesh_of,
-            kept.tile_elems(),
-            number,
-        )
+        own = kept.chains, kept.mesh_of, kept.tile_elems()
+        return TypeSpace(like, factors, table, every, np.flatnonzero(keep), *own, number)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -212,32 +200,29 @@ class TypeSpace:
         """Types times ranks."""
         return len(self) * len(self.table.ranks)
 
-    def volumes(self, ids: Ints, ranks: slice = EVERY) -> Ints:
+    def volumes(self, ids: Ints) -> Ints:
         """Elements that each rank holds under some types."""
         if self.n_cells > REMEMBERED_CELLS:
-            return self._volumes(ids, ranks)
+            return self._volumes(ids)
         if -2 not in self._blocks:
-            self._blocks[-2] = self._volumes(np.arange(len(self), dtype=np.int64), EVERY)
-        return self._blocks[-2][:, ranks][ids]
+            self._blocks[-2] = self._volumes(np.arange(len(self), dtype=np.int64))
+        return self._blocks[-2][ids]
 
-    def _volumes(self, ids: Ints, ranks: slice) -> Ints:
-        out = self.table.present[self.mesh_of[ids], ranks].astype(np.int64)
+    def _volumes(self, ids: Ints) -> Ints:
+        out = self.table.present[self.mesh_of[ids]].astype(np.int64)
         for i in range(self.n_dims):
-            out *= self.table.length(i)[:, ranks][self.rows[ids, i]]
+            out *= self.table.length(i)[self.rows[ids, i]]
         return out
 
     def copies(self) -> Ints:
         """How many ranks hold each element (the first one, say) under every type."""
         if 0 not in self._blocks:
-            self._blocks[0] = self._count_copies()
+            n_tiles = np.array(self.table.n_tiles, dtype=np.int64)
+            out = self.table.present.sum(axis=1)[self.mesh_of]
+            for i in range(self.n_dims):
+                out = out // n_tiles[self.rows[:, i]]
+            self._blocks[0] = out
         return self._blocks[0]
-
-    def _count_copies(self) -> Ints:
-        out = self.table.present.sum(axis=1)[self.mesh_of]
-        n_tiles = np.array(self.table.n_tiles, dtype=np.int64)
-        for i in range(self.n_dims):
-            out = out // n_tiles[self.rows[:, i]]
-        return out
 
     def used_factors(self) -> Ints:
         """The factors that cut some dim, as bits, under every type."""
@@ -282,27 +267,27 @@ class TypeSpace:
         """How many ranks each block has."""
         return np.unique(self.table.ranks // size, return_counts=True)[1]
 
-    def overlap(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
+    def overlap(self, u: int, ids: Ints) -> Ints:
         """Elements that each rank keeps from type u to each of the types ``ids``."""
-        present = self.table.present[:, ranks]
+        present = self.table.present
         both = (present[self.mesh_of[u]] & present[self.mesh_of[ids]]).astype(np.int64)
         for i in range(self.n_dims):
-            both *= self.table.overlaps(i, int(self.rows[u, i]), self.rows[ids, i], ranks)
+            both *= self.table.overlaps(i, int(self.rows[u, i]), self.rows[ids, i])
         return both
 
-    def pieces(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
+    def pieces(self, u: int, ids: Ints) -> Ints:
         """How many tiles of type u meet each rank's box under each of the types ``ids``."""
-        count = (self.volumes(ids, ranks) > 0).astype(np.int64)
+        count = (self.volumes(ids) > 0).astype(np.int64)
         for i in range(self.n_dims):
-            count *= self.table.counts(i, int(self.rows[u, i]), self.rows[ids, i], ranks)
+            count *= self.table.counts(i, int(self.rows[u, i]), self.rows[ids, i])
         return count
 
-    def pieces_to(self, ids: Ints, v: int, ranks: slice = EVERY) -> Ints:
+    def pieces_to(self, ids: Ints, v: int) -> Ints:
         """How many tiles of each of the types ``ids`` meet each rank's box under type v."""
-        holds = self.volumes(np.array([v]), ranks)[0] > 0
+        holds = self.volumes(np.array([v]))[0] > 0
         count = np.broadcast_to(holds, (len(ids), len(holds))).astype(np.int64)
         for i in range(self.n_dims):
-            count *= self.table.counts_of(i, int(self.rows[v, i]), self.rows[ids, i], ranks)
+            count *= self.table.counts_of(i, int(self.rows[v, i]), self.rows[ids, i])
         return count
 
 

@@ -18,7 +18,7 @@ from redist.arrange.layout_plan import LayoutPlan
 from redist.arrange.layouts import plan_layouts
 from redist.arrange.price_book import price_moves
 from redist.arrange.solving.network import FORBIDDEN
-from redist.arrange.strategies import list_strategies
+from redist.arrange.strategies import list_ways
 from redist.errors import CheckError, RequestError
 from redist.layout.axes import prime_parts, whole
 from redist.layout.dtype import DType
@@ -120,14 +120,14 @@ def cheapest_by_hand(graph: EinGraph, mesh: Mesh, device: DeviceCosts) -> int:
     prices = {value: price_moves(domain, STEPS) for value, domain in domains.items()}
     homes = [value for value in domains if value < 0 or len(graph.readers(value)) > 1]
     ways = [
-        list_strategies(node, [domains[n] for n in node.operands], domains[number])
+        list_ways(node, [domains[n] for n in node.operands], domains[number], device)
         for number, node in enumerate(graph.ein_nodes)
     ]
     best = FORBIDDEN
     for picked in itertools.product(*(range(len(one)) for one in ways)):
-        fixed = sum(int(one.time_ps(device)[k]) for one, k in zip(ways, picked, strict=True))
+        fixed = sum(int(one.times[k]) for one, k in zip(ways, picked, strict=True))
         for value, domain in domains.items():
-            made = None if value < 0 else int(ways[value].result[picked[value]])
+            made = None if value < 0 else int(ways[value].results[0][picked[value]])
             reads = [
                 int(ways[reader].operands[place][picked[reader]])
                 for reader, place in graph.readers(value)

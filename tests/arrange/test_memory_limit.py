@@ -23,11 +23,11 @@ from redist.arrange.solving.network import (
     LiveRows,
     LiveTable,
     PricedBytes,
-    try_all,
 )
 from redist.errors import CheckError, NoPlanError, RequestError
 from redist.layout.axes import whole
 from redist.plan.rates import DeviceCosts
+from tests.arrange.every_choice import try_all
 from tests.arrange.test_layouts import STEPS, random_graph
 from tests.arrange.test_network import random_network
 from tests.tiers import sample

@@ -12,8 +12,9 @@ from redist.arrange.solving.conditioning import alike, improve_by_conditioning, 
 from redist.arrange.solving.elimination import Elimination, eliminate
 from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.mini_buckets import solve_in_buckets
-from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, narrow, try_all
+from redist.arrange.solving.network import FORBIDDEN, CostNetwork, CostTable, narrow
 from redist.errors import RequestError
+from tests.arrange.every_choice import try_all
 from tests.tiers import sample
 
 

@@ -104,7 +104,7 @@ def test_normal_forms_stay_within_theirs() -> None:
         route = normal_form(source, target)
         if route is None:
             continue
-        types = Pricer.of(source, target, FLAT, None, False).types(route)
+        types = Pricer(source, target, FLAT, None, False).types(route)
         even = all(t.is_even for t in types)
         ops = [type(action).__name__ for action, _ in route]
         order = ("Slice", "AllToAll", "AllPermute", "AllGather")

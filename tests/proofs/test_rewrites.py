@@ -105,7 +105,7 @@ def test_naming_changes_no_byte() -> None:
 def peak(source: ArrayType, route: Path, donate: bool) -> int:
     """Bytes of tiles at the worst step."""
     target = route[-1][1]
-    types = Pricer.of(source, target, FLAT, None, donate).types(route)
+    types = Pricer(source, target, FLAT, None, donate).types(route)
     return max(fixed_live_bytes(types, donate))
 
 

@@ -39,7 +39,7 @@ from tests.tiers import sample
 
 def one_step(action: Action, before: ArrayType, after: ArrayType) -> Plan:
     """The plan of one step, with all its figures."""
-    steps = Pricer.of(before, after, FLAT, None, False).steps(((action, after),))
+    steps = Pricer(before, after, FLAT, None, False).steps(((action, after),))
     return Plan(before, after, steps, lower_bound_bytes(before, after), 0, 0)
 
 

@@ -64,7 +64,7 @@ def search_of(request: Request) -> CollectiveSearch | None:
     )
     if max(map(len, factors)) > 4:
         return None
-    pricer = Pricer.of(a, b, request.topology, request.limit_bytes, request.donate)
+    pricer = Pricer(a, b, request.topology, request.limit_bytes, request.donate)
     space = TypeSpace.over(ends, factors, None, False, False, (start, b))
     prices = Prices(request, space, pricer, resolved_axes(a, b), space.find(start), space.find(b))
     return CollectiveSearch(prices, request.strategy == "collectives", kept)
@@ -269,7 +269,7 @@ def test_beyond_its_budget_a_search_is_bounded_and_its_bound_is_true(
         a, b = problem.source, problem.target
         request = Request(a, b, strategy=strategy, objective=objective, topology=topology)
         best, plan = find_plan(request), hurried(monkeypatch, request, work)
-        pricer = Pricer.of(a, b, topology, None, False)
+        pricer = Pricer(a, b, topology, None, False)
         costs = [
             route_cost(request, pricer, a, tuple((s.action, s.after) for s in p.steps))
             for p in (best, plan)

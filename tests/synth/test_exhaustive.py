@@ -23,7 +23,7 @@ FIVE_FACTORS = pytest.mark.slow("every type of five axes, half a minute each")
 def best_standard_time(a: ArrayType, b: ArrayType, topology: Topology) -> int:
     """The standard routes are looked at too; on several levels one may leave the space."""
     request = Request(a, b, topology=topology)
-    pricer = Pricer.of(a, b, topology, None, False)
+    pricer = Pricer(a, b, topology, None, False)
     return min(
         sum(step.time_ps for step in pricer.steps(route))
         for route in standard_routes(request).values()

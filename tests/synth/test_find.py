@@ -38,7 +38,7 @@ def plan_of(problem: Problem, **options):
 def test_plans_are_never_worse_than_the_simple_ways(objective):
     for problem in problems(sample(15, of=60), seed=1):
         request = Request(problem.source, problem.target, objective=objective)
-        pricer = Pricer.of(problem.source, problem.target, FLAT, None, False)
+        pricer = Pricer(problem.source, problem.target, FLAT, None, False)
         plan = find_plan(request)
         cost = route_cost(
             request, pricer, problem.source, tuple((s.action, s.after) for s in plan.steps)

@@ -120,7 +120,7 @@ def test_every_even_redistribution_has_a_normal_form() -> None:
 def as_plan(source: ArrayType, target: ArrayType, path: Path) -> Plan:
     """A route as a plan that the simulator runs."""
     plan = find_plan(Request(source, target, strategy="direct"))
-    steps = Pricer.of(source, target, FLAT, None, False).steps(path)
+    steps = Pricer(source, target, FLAT, None, False).steps(path)
     object.__setattr__(plan, "steps", steps)
     return plan
 

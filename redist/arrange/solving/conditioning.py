@@ -43,7 +43,7 @@ PATIENCE = 24
 
 
 def improve_by_conditioning(
-    network: CostNetwork, begin: Sequence[int], most_work: int = MOST_WORK, seed: int = 0
+    network: CostNetwork, begin: Sequence[int], most_work: int = MOST_WORK
 ) -> Solution:
     """A choice that is no worse than ``begin``; its bound is 0, for nothing is proved.
 
@@ -53,19 +53,19 @@ def improve_by_conditioning(
     >>> improve_by_conditioning(network, (1, 0, 0))
     Solution(values=(1, 1, 1), cost=3, bound=0)
     """
-    return _Search(network, most_work, np.random.default_rng(seed)).run(begin)
+    return _Search(network, most_work).run(begin)
 
 
 @dataclass(slots=True, eq=False)
 class _Search:
     network: CostNetwork
     most_work: int
-    rng: np.random.Generator
     work: int = 0
     _around: list[set[int]] = field(default_factory=list)
     _degrees: list[int] = field(default_factory=list)
     _alone: dict[int, Ints] = field(default_factory=dict)
     """By value: an array of it alone."""
+    _rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def run(self, begin: Sequence[int]) -> Solution:
         """Hold some, solve the others, until the work or the patience is spent."""
@@ -85,7 +85,7 @@ class _Search:
         idle = tries = 0
         while idle < PATIENCE and self.work < self.most_work and open_ones:
             more = tries % n_questions if tries >= n_questions else 0
-            first = tries if tries < n_questions else int(self.rng.integers(n_questions))
+            first = tries if tries < n_questions else int(self._rng.integers(n_questions))
             asked = [(first + k) % n_questions for k in range(more + 1)]
             draw = self._far if more and tries % 2 else self._drawn
             held = draw(open_ones, shares[more])
@@ -110,13 +110,13 @@ class _Search:
         """A share of the variables, those with many neighbours more often."""
         n = round(share * len(variables))
         weights = np.array([self._degrees[v] for v in variables], dtype=float) ** 2
-        keys = self.rng.exponential(size=len(variables)) / np.maximum(weights, 1e-9)
+        keys = self._rng.exponential(size=len(variables)) / np.maximum(weights, 1e-9)
         order = np.argsort(keys, kind="stable")
         return sorted(variables[int(k)] for k in order[:n])
 
     def _far(self, variables: Sequence[int], share: float) -> list[int]:
         """A share of the variables, those furthest from a random one: a whole region is left free."""
-        order = [variables[int(self.rng.integers(len(variables)))]]
+        order = [variables[int(self._rng.integers(len(variables)))]]
         seen = set(order)
         for one in order:  # it grows
             new = sorted(self._around[one] - seen)

@@ -70,9 +70,9 @@ class _Program:
                 self.highs += [0.0] * len(one)
         return self.starts[variables]
 
-    def add_column(self, cost: float) -> int:
-        """One more column, of any size."""
-        self.costs = np.append(self.costs, cost)
+    def add_column(self) -> int:
+        """One more column, of any size, which costs 1."""
+        self.costs = np.append(self.costs, 1.0)
         self.unbounded.append(len(self.costs) - 1)
         return self.unbounded[-1]
 
@@ -98,9 +98,7 @@ class _Program:
                 values.append(np.array([-1.0]))
             self.add_row(np.concatenate(columns), np.concatenate(values), -np.inf, high)
 
-    def run(
-        self, seconds: float | None, n_nodes: int | None = None
-    ) -> tuple[tuple[int, ...], float] | None:
+    def run(self, n_nodes: int | None) -> tuple[tuple[int, ...], float] | None:
         """Values of all variables and the bound that is proved; None if there are none, or no SciPy."""
         try:
             from scipy.optimize import LinearConstraint, milp
@@ -115,8 +113,6 @@ class _Program:
         for shut in self.shut:
             upper[shut] = 0.0
         options: dict[str, float] = {"mip_rel_gap": 0.0}
-        if seconds is not None:
-            options["time_limit"] = seconds
         if n_nodes is not None:
             options["node_limit"] = n_nodes
         found = milp(
@@ -132,7 +128,6 @@ class _Program:
 
 def solve_by_program(
     network: CostNetwork,
-    seconds: float | None = None,
     rows: LiveRows | None = None,
     limit_bytes: int = 0,
     n_nodes: int | None = None,
@@ -140,12 +135,12 @@ def solve_by_program(
     """The best choice found by HiGHS, with the bound that it proves; None if there is none, or no SciPy.
 
     With ``rows``, of the choices that keep at most ``limit_bytes`` live at any time. It looks at ``n_nodes``
-    nodes of its search at most, or for some ``seconds``: then ranks may find different choices.
+    nodes of its search at most; no clock ends it, so that all ranks find the same.
     """
     program = _Program.of(network)
     if rows is not None:
         program.add_live_rows(rows, float(limit_bytes // rows.unit), None)
-    found = program.run(seconds, n_nodes)
+    found = program.run(n_nodes)
     if found is None:
         return None
     values, proved = found
@@ -162,8 +157,8 @@ def least_peak_by_program(
     """The choice with the least bytes live at once, its cost; None if there is none, or no SciPy."""
     program = _Program.of(network)
     program.costs[:] = 0
-    program.add_live_rows(rows, 0.0, program.add_column(1.0))
-    found = program.run(None, n_nodes)
+    program.add_live_rows(rows, 0.0, program.add_column())
+    found = program.run(n_nodes)
     if found is None or network.cost(found[0]) >= FORBIDDEN:
         return None
     values, proved = found

@@ -267,7 +267,7 @@ def fit_memory(
     if best is None or best.cost > bound:
         if exact or _n_cells(network) <= FEW_CELLS:
             most = None if exact else MOST_NODES
-            found = solve_by_program(network, None, rows, limit_bytes, most)
+            found = solve_by_program(network, rows, limit_bytes, most)
             bound = bound if found is None else max(bound, found.bound)
         else:
             found = _mix(network, rows, limit_bytes, search.seen)
@@ -321,7 +321,7 @@ def _mix(
     less = NarrowedNetwork.of(network, rows, seen)
     if _n_cells(less.network) > MOST_MIXED:
         return None
-    found = solve_by_program(less.network, None, less.rows, limit_bytes, MOST_NODES)
+    found = solve_by_program(less.network, less.rows, limit_bytes, MOST_NODES)
     return None if found is None else Solution(less.whole(found.values), found.cost, 0)
 
 

@@ -138,18 +138,6 @@ def narrow(tables: Iterable[CostTable], kept: Sequence[Ints]) -> tuple[CostTable
     return tuple(found)
 
 
-def try_all(network: CostNetwork) -> Solution:
-    """The best choice by looking at every one: for few, and to check others."""
-    variables = tuple(range(len(network.sizes)))
-    if math.prod(network.sizes) > 2**22:
-        raise RequestError("cannot look at so many choices one by one")
-    total = added(network.tables, variables, network.sizes)
-    best = int(np.argmin(total))
-    values = tuple(int(i) for i in np.unravel_index(best, total.shape)) if variables else ()
-    cost = min(int(total.flat[best]), FORBIDDEN)
-    return Solution(values, cost, cost)
-
-
 # Bytes that are live at each time.
 
 

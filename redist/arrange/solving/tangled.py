@@ -6,12 +6,7 @@ first, so that deep networks take about as long as shallow ones. Small networks 
 
 from __future__ import annotations
 
-from redist.arrange.solving.conditioning import (
-    MOST_WORK,
-    alike,
-    improve_by_conditioning,
-    tie,
-)
+from redist.arrange.solving.conditioning import MOST_WORK, alike, improve_by_conditioning, tie
 from redist.arrange.solving.elimination import eliminate
 from redist.arrange.solving.linear_program import solve_by_program
 from redist.arrange.solving.mini_buckets import bound_in_buckets, improve, solve_in_buckets

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from redist.cli.command import FAILED, OK, Commands, UsageError, add_command
 from redist.cli.files import name_text, plan_of, read_text, write_text
 from redist.plan.plan import Plan
-from redist.text.units import format_bytes, room_from
+from redist.text.units import count_of, format_bytes, room_from
 
 if TYPE_CHECKING:
     from redist.check.manifest import Manifest
@@ -103,8 +103,7 @@ def _check(plan: Plan, stored: str, smt2_file: str | None) -> int:
     if fault is not None:
         print(f"rejected   {fault}")
         return FAILED
-    count = len(plan.steps)
-    steps = "no step" if count == 0 else "1 step" if count == 1 else f"{count} steps"
+    steps = count_of(len(plan.steps), "step") if plan.steps else "no step"
     print(f"accepted   {plan.source} -> {plan.target}: {steps} replayed")
     return _certify(plan, smt2_file)
 

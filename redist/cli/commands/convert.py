@@ -6,9 +6,8 @@ import argparse
 import sys
 
 from redist.cli.command import OK, Commands, UsageError, add_command
-from redist.cli.files import check_folder, name_text, read_text
+from redist.cli.files import check_folder, name_text, read_text, stored_text
 from redist.cli.request import read_bytes
-from redist.text.units import format_bytes
 
 EPILOG = """\
 IN is one of
@@ -64,7 +63,5 @@ def run(args: argparse.Namespace) -> int:
         more = f" and {len(done.left_out) - 1} more" if len(done.left_out) > 1 else ""
         print(f"left out   {done.left_out[0]!r}{more}: no tensor")
     found = stored(args.target)
-    files = "1 file" if len(found.files) == 1 else f"{len(found.files)} files"
-    count = "1 array" if len(found) == 1 else f"{len(found)} arrays"
-    print(f"wrote      {name_text(args.target)}: {count}, {format_bytes(found.nbytes)}, {files}")
+    print(f"wrote      {name_text(args.target)}: {stored_text(found)}")
     return OK

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redist.cli.command import FAILED, OK, UNKNOWN, Commands, UsageError, add_command
-from redist.cli.files import name_text, read_text
+from redist.cli.files import name_text, read_text, stored_text
 from redist.cli.request import MOST_RANKS, read_mesh
 from redist.text.columns import table
 from redist.text.units import format_bytes
@@ -67,10 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _arrays(found: Stored) -> list[str]:
     sums = "with checksums" if found.has_checksums else "without checksums"
-    files = "1 file" if len(found.files) == 1 else f"{len(found.files)} files"
-    count = "1 array" if len(found) == 1 else f"{len(found)} arrays"
-    head = f"{name_text(found.path)}: {count}, {format_bytes(found.nbytes)}, {files}, {sums}"
-    lines = [head]
+    lines = [f"{name_text(found.path)}: {stored_text(found)}, {sums}"]
     if found.meta is not None:
         lines.append(f"meta   {json.dumps(dict(found.meta), ensure_ascii=False)}")
     rows = [("array", "dtype", "shape", "bytes", "crc32", "file")]

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from redist.arrange.device_file import load_costs
 from redist.cli.command import OK, Commands, UsageError, add_command
 from redist.cli.files import name_text, write_text
 from redist.cli.request import NOTATION, read_mesh, read_topology, read_type
+from redist.plan.rates import CPU
 
 if TYPE_CHECKING:
     from redist.graph.nodes import ProgramGraph
@@ -50,12 +52,15 @@ def run(args: argparse.Namespace) -> int:
     mesh = read_mesh(args.mesh, "--mesh")
     types = [read_type(text, mesh, f"TYPE {i + 1}") for i, text in enumerate(args.types)]
     topology = None if args.topology is None else read_topology(args.topology)
-    name, function = load_function(args.function)
+    name, function = _load_function(args.function)
+    from redist.pgas.programs.explain import explain_elsewhere, plan_elsewhere
+
     found: ProgramGraph | ProgramPlan
     if args.plan:
-        found = plan_types(name, function, types, mesh, topology, read_costs(args.topology))
+        costs = CPU if args.topology is None else load_costs(args.topology, "cpu")
+        found = plan_elsewhere(name, function, types, mesh, topology, costs)
     else:
-        found = explain_types(name, function, types, mesh, topology)
+        found = explain_elsewhere(name, function, types, mesh, topology)
     if args.svg:
         write_text(args.svg, found.svg(), "--svg")
     if args.html:
@@ -64,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def load_function(text: str) -> tuple[str, Callable[..., Any]]:
+def _load_function(text: str) -> tuple[str, Callable[..., Any]]:
     """Read ``FILE:FUNCTION``: the name, and the function of that file; a program's own function."""
     file, _, name = text.rpartition(":")
     if not file or not name:
@@ -86,29 +91,3 @@ def load_function(text: str) -> tuple[str, Callable[..., Any]]:
     if not callable(found):
         raise UsageError(f"cannot find the function {name!r} in {name_text(file)}")
     return name, getattr(found, "function", found)
-
-
-def explain_types(
-    name: str, function: Callable[..., Any], types: Any, mesh: Any, topology: Any
-) -> ProgramGraph:
-    """The graph of a function for arguments of these types, as rank 0 of a machine would have it."""
-    from redist.pgas.programs.explain import explain_elsewhere
-
-    return explain_elsewhere(name, function, types, mesh, topology)
-
-
-def read_costs(file: str | None) -> Any:
-    """What computing costs by a topology file, or built in."""
-    from redist.arrange.device_file import load_costs
-    from redist.plan.rates import CPU
-
-    return CPU if file is None else load_costs(Path(file), "cpu")
-
-
-def plan_types(
-    name: str, function: Callable[..., Any], types: Any, mesh: Any, topology: Any, device: Any
-) -> ProgramPlan:
-    """The best layouts of a function for arguments of these types, on a machine that need not be here."""
-    from redist.pgas.programs.explain import plan_elsewhere
-
-    return plan_elsewhere(name, function, types, mesh, topology, device)

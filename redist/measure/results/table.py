@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from redist.measure.results.results import OURS, Entry, Outcome, Results
 from redist.measure.timing import Times
 from redist.text.columns import table_line, widths
-from redist.text.units import format_bytes
+from redist.text.units import count_of, format_bytes
 
 COLUMNS = ("contender", "ms", "quartiles", "of floor", "x redist", "peak", "planned")
 INDENT = "    "
@@ -86,7 +86,7 @@ def _summary(outcomes: Sequence[Outcome]) -> Iterator[str]:
             continue
         mean = math.exp(sum(math.log(r) for r in ratios.values()) / len(ratios))
         least, most = min(ratios.values()), max(ratios.values())
-        cases = "1 case" if len(ratios) == 1 else f"{len(ratios)} cases"
+        cases = count_of(len(ratios), "case")
         line = f"  {key:<12} {mean:.2f} x redist ({least:.2f} to {most:.2f}, {cases})"
         lost = ", ".join(name for name, r in ratios.items() if r < 1)
         yield f"{line}; quicker than redist: {lost}" if lost else line

@@ -15,7 +15,7 @@ import numpy as np
 from redist.layout.axes import SubAxis, coordinates
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Ints
-from redist.synth.chains import EVERY, Bools
+from redist.synth.chains import Bools
 from redist.synth.type_space import TypeSpace
 
 # What ranks exchange within blocks of a topology that end anywhere, also inside a factor.
@@ -59,14 +59,14 @@ class Beside:
         each = [self._agreeing(mesh, int(b), idle)[ranks] for b in bits]
         return np.stack(each)[which]
 
-    def received(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
+    def received(self, u: int, ids: Ints) -> tuple[Ints, Ints]:
         """As for :class:`Within`."""
-        met = self._products(u, ids, False, ranks) * self._agree_in(u, True)[ranks]
+        met = self._products(u, ids, False) * self._agree_in(u, True)
         return (met > 0).sum(axis=2), met.sum(axis=2)
 
-    def sent(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
+    def sent(self, u: int, ids: Ints) -> tuple[Ints, Ints]:
         """As for :class:`Within`."""
-        met = self._products(u, ids, True, ranks) * self._agree_in(u, True)[ranks]
+        met = self._products(u, ids, True) * self._agree_in(u, True)
         return (met > 0).sum(axis=2), met.sum(axis=2)
 
     def held(self, v: int, ids: Ints) -> Ints:
@@ -74,12 +74,12 @@ class Beside:
         earlier = self._alike(ids) & (self.mates < np.arange(len(self.mates))[:, None])
         earlier &= self.space.volumes(ids)[:, self.mates] > 0
         first: Bools = np.logical_not(np.any(earlier, axis=2))
-        elems: Ints = (self._products(v, ids, True, EVERY) * first[:, self.mates]).sum(axis=2)
+        elems: Ints = (self._products(v, ids, True) * first[:, self.mates]).sum(axis=2)
         return elems
 
-    def holders(self, u: int, ids: Ints, ranks: slice = EVERY) -> Ints:
+    def holders(self, u: int, ids: Ints) -> Ints:
         """How many ranks of its block have each rank's tile before the permutes u -> ids."""
-        met = self._products(u, ids, False, ranks) * self._agree_in(u, False)[ranks]
+        met = self._products(u, ids, False) * self._agree_in(u, False)
         count: Ints = (met > 0).sum(axis=2)
         return count
 
@@ -96,12 +96,12 @@ class Beside:
             alike &= self._same_tile(i)[self.space.rows[ids, i]]
         return alike
 
-    def _products(self, u: int, ids: Ints, sent: bool, ranks: slice) -> Ints:
+    def _products(self, u: int, ids: Ints, sent: bool) -> Ints:
         """Elements in common: of each rank and each of its mates, before and after each step."""
         space = self.space
-        out = np.ones((len(ids), *self.mates[ranks].shape), dtype=np.int64)
+        out = np.ones((len(ids), *self.mates.shape), dtype=np.int64)
         for i in range(space.n_dims):
-            out *= self._row(i, int(space.rows[u, i]), sent)[:, ranks][space.rows[ids, i]]
+            out *= self._row(i, int(space.rows[u, i]), sent)[space.rows[ids, i]]
         return out
 
     def _row(self, dim: int, chain: int, sent: bool) -> Ints:
@@ -192,7 +192,7 @@ class Within:
     """Ranks that differ on near factors only and hold the same, under every type."""
     _number: Ints | None = None
     _tiles: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
-    _rows: dict[tuple[int, int, bool, object], tuple[Ints, Ints]] = field(default_factory=dict)
+    _rows: dict[tuple[int, int, bool], tuple[Ints, Ints]] = field(default_factory=dict)
     _places: dict[tuple[int, int], Ints] = field(default_factory=dict)
 
     @staticmethod
@@ -213,19 +213,19 @@ class Within:
         """The same for factors that ranks of a block differ on alike."""
         return (int(f in self.near[mesh]),)
 
-    def received(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
+    def received(self, u: int, ids: Ints) -> tuple[Ints, Ints]:
         """Tiles and elements that each rank needs of its block in each step u -> ids, its own included."""
-        return self._products(u, ids, False, ranks)
+        return self._products(u, ids, False)
 
-    def sent(self, u: int, ids: Ints, ranks: slice = EVERY) -> tuple[Ints, Ints]:
+    def sent(self, u: int, ids: Ints) -> tuple[Ints, Ints]:
         """Tiles and elements that its block needs of each rank in each step u -> ids, its own included."""
-        count, elems = self._products(u, ids, True, ranks)
+        count, elems = self._products(u, ids, True)
         times = (self.copies[ids] // self.copies[u])[:, None]
         return times * count, times * elems
 
     def held(self, v: int, ids: Ints) -> Ints:
         """Elements of each rank's tile under v that its block has under each of the types ids."""
-        return self._products(v, ids, True, EVERY)[1]
+        return self._products(v, ids, True)[1]
 
     def asked(self, ids: Ints, open_: Bools) -> Ints:
         """How many ranks of its block wait for the same tile as each rank, of those that wait at all."""
@@ -251,43 +251,39 @@ class Within:
             out.append(self._places[mesh, used])
         return np.stack(out)
 
-    def _products(self, u: int, ids: Ints, sent: bool, ranks: slice) -> tuple[Ints, Ints]:
+    def _products(self, u: int, ids: Ints, sent: bool) -> tuple[Ints, Ints]:
         space = self.space
-        present = space.table.present[space.mesh_of[u], ranks]
+        present = space.table.present[space.mesh_of[u]]
         here = np.broadcast_to(present, (len(ids), len(present)))
         count, elems = here.astype(np.int64), here.astype(np.int64)
         for i in range(space.n_dims):
             chain, others = int(space.rows[u, i]), space.rows[ids, i]
-            tiles, lengths = self._met(i, chain, others, sent, ranks)
+            tiles, lengths = self._met(i, chain, others, sent)
             count *= tiles
             elems *= lengths
         return count, elems
 
-    def _met(
-        self, dim: int, chain: int, others: Ints, sent: bool, ranks: slice
-    ) -> tuple[Ints, Ints]:
+    def _met(self, dim: int, chain: int, others: Ints, sent: bool) -> tuple[Ints, Ints]:
         """Along a dim: tiles met and their lengths; remembered for all chains if these are not many."""
         n_chains = len(self.space.table)
-        key = (dim, chain, sent, ranks.step)
+        key = (dim, chain, sent)
         if key not in self._rows:
             if 2 * len(others) < n_chains:
-                return self._lengths(dim, chain, others, sent, ranks)
+                return self._lengths(dim, chain, others, sent)
             if n_chains > MANY_CHAINS:
                 needed, at = np.unique(others, return_inverse=True)
-                tiles, lengths = self._lengths(dim, chain, needed, sent, ranks)
+                tiles, lengths = self._lengths(dim, chain, needed, sent)
                 return tiles[at], lengths[at]
             every = np.arange(n_chains, dtype=np.int64)
-            self._rows[key] = self._lengths(dim, chain, every, sent, ranks)
+            self._rows[key] = self._lengths(dim, chain, every, sent)
         tiles, lengths = self._rows[key]
         return tiles[others], lengths[others]
 
-    def _lengths(
-        self, dim: int, chain: int, others: Ints, sent: bool, ranks: slice
-    ) -> tuple[Ints, Ints]:
+    def _lengths(self, dim: int, chain: int, others: Ints, sent: bool) -> tuple[Ints, Ints]:
         """Along a dim: tiles met and their lengths, for this chain and each of some others."""
         table = self.space.table
-        start, end = (ends[:, ranks] for ends in self._near_tiles(dim))
-        lo, hi = table.lo[dim][:, ranks], table.hi[dim][:, ranks]
+        start, end = self._near_tiles(dim)
+        lo, hi = table.lo[dim], table.hi[dim]
         if sent:
             low = np.maximum(start[others], lo[chain].astype(start.dtype)[None, :, None])
             high = np.minimum(end[others], hi[chain].astype(start.dtype)[None, :, None])

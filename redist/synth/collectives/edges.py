@@ -12,9 +12,9 @@ from redist.layout.axes import SubAxis, merge_parts
 from redist.layout.tiles import Ints
 from redist.plan.steps import AllPermute, AllReduce, ReduceScatter, Slice
 from redist.synth.chains import Bools
-from redist.synth.collectives.graph import BATCH, Budget
+from redist.synth.collectives.graph import Budget
 from redist.synth.collectives.narrowing import Narrowing
-from redist.synth.collectives.prices import FEW, CollectivePrices
+from redist.synth.collectives.prices import CollectivePrices
 from redist.synth.named_steps import name_step
 from redist.synth.objective_costs import Prices
 from redist.synth.plan_figures import Path
@@ -172,9 +172,9 @@ STEP_WORK, TYPES_PER_WORK = 2_500, 6
 """What every type counts whose neighbours are looked at, and how many that may be these count one more."""
 BATCH_WORK = 8_000
 """What every batch of these counts that is priced."""
-LOOK_WORK, FLOOR_WORK, RANK_WORK = 2, 3, 4
-"""For every level of the topology: what a type counts for every rank, a step that is bounded for each of a
-few ranks, and one that is priced for every rank."""
+LOOK_WORK, RANK_WORK = 2, 4
+"""For every level of the topology and every rank: what a type counts that is looked at, and a step that is
+priced."""
 EXACT_WORK = 15_000
 """What a step counts whose pieces are listed one by one."""
 
@@ -264,27 +264,13 @@ class CollectiveEdges:
         floors = self.narrowing.floors[self.patterns[u]][self.patterns[ids]]
         keep = (floors < room[ids]) & (ids != u)
         ids, floors = ids[keep], floors[keep]
-        legal, slices, permutes = self._legal(u, ids)
+        legal, _, _ = self._legal(u, ids)
         if np.count_nonzero(legal) <= MANY_NEIGHBOURS:
             legal[legal] = self.look_at(ids[legal]) + floors[legal] < left
-        ids, floors, slices, permutes = ids[legal], floors[legal], slices[legal], permutes[legal]
-        low = floors
-        if len(ids) > BATCH:
-            low = np.maximum(floors, self._thin_floors(u, ids, slices, permutes))
+        ids, floors = ids[legal], floors[legal]
         fit = prices.fits(prices.fixed_bytes(np.full(len(ids), u), ids))
-        fit = fit[low[fit] < np.minimum(room[ids[fit]], left - self.to_goal[ids[fit]])]
-        return ids[fit], low[fit]
-
-    def _thin_floors(self, u: int, ids: Ints, slices: Bools, permutes: Bools) -> Ints:
-        """What the steps u -> ids cost at least, from what a few ranks move."""
-        prices, space = self.space_prices, self.space_prices.space
-        low = np.zeros(len(ids), dtype=np.int64)
-        ask = ~slices & (space.mesh_of[ids] == space.mesh_of[u])
-        if ask.any() and prices.request.objective == "time":
-            low[ask] = self._closed.floors(u, ids[ask], permutes[ask])
-            n_levels = len(prices.request.topology.levels)
-            self.work.spend(FLOOR_WORK * FEW * n_levels * int(np.count_nonzero(ask)))
-        return low
+        fit = fit[floors[fit] < np.minimum(room[ids[fit]], left - self.to_goal[ids[fit]])]
+        return ids[fit], floors[fit]
 
     def prices(self, u: int, ids: Ints) -> tuple[Ints, Bools]:
         """Costs of the steps u -> ids, or lower bounds of them; and which are the costs."""

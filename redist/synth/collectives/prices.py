@@ -14,7 +14,7 @@ import numpy as np
 
 from redist.layout.axes import SubAxis
 from redist.layout.tiles import Ints
-from redist.synth.chains import EVERY, Bools
+from redist.synth.chains import Bools
 from redist.synth.collectives.alike_factors import Blocks
 from redist.synth.collectives.blocks import Beside, Within, near_factors
 from redist.synth.objective_costs import MESSAGE_BITS, Prices
@@ -65,8 +65,6 @@ class Requests:
 
 
 Block = Within | Beside
-FEW = 5
-"""From this many ranks lower bounds are taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,11 +104,6 @@ class CollectivePrices:
         if not self.ends_fit and len(self.prices.space.like) > 1:
             return Blocks((), every)
         return Blocks(tuple(nearer), every)
-
-    def aligned(self) -> tuple[Within, ...]:
-        """The blocks, if all of them end where factors do; else the last."""
-        some = tuple(block for block in self.blocks if isinstance(block, Within))
-        return some if self.ends_fit else some[-1:]
 
     @property
     def ends_fit(self) -> bool:
@@ -169,34 +162,6 @@ class CollectivePrices:
             known &= ~permutes
         return self._times(u, ids, permutes, fixed_bytes), known
 
-    def floors(self, u: int, ids: Ints, permutes: Bools) -> Ints:
-        """Lower bounds of the costs of the steps u -> ids: what a few ranks need and are asked for.
-
-        What permutes send, what links share and what a limit adds is left out.
-        """
-        space, topology = self.prices.space, self.prices.request.topology
-        itemsize = self.prices.request.source.dtype.itemsize
-        # An odd stride, so that the ranks differ on most axes.
-        few = slice(1, None, ceil_div(len(space.table.ranks), FEW) | 1)
-        moved = self._kept(space.overlap(u, ids, few))
-        rows = np.flatnonzero(permutes)
-        sizes = space.volumes(ids[rows], few)
-        asks = Requests(rows, sizes > moved.elems_in[rows])
-        time = np.ones(len(ids), dtype=np.int64)
-        late = np.zeros(len(ids), dtype=np.bool_)
-        for number, level in enumerate(topology.levels):
-            within = self._within(number, u, ids, few)
-            here = within.less(moved)
-            if len(rows):
-                found = asks.open & (self._holders(number, u, ids[rows], few, within, rows) > 0)
-                asks.open &= ~found
-                here.ask(rows, found, sizes, 0)
-            messages, elems = here.busiest()
-            time += level.time_ps(messages, elems * itemsize)
-            late |= messages > 0
-            moved = within
-        return time + np.where(late, topology.step_ps, 0)
-
     def _times(self, u: int, ids: Ints, permutes: Bools, fixed_bytes: Ints) -> Ints:
         """Modelled times, level by level, and one more for the step."""
         prices, space, topology = self.prices, self.prices.space, self.prices.request.topology
@@ -210,7 +175,7 @@ class CollectivePrices:
         busiest = received.max(axis=1)
         size = 1
         for number, level in enumerate(topology.levels):
-            within = self._within(number, u, ids, EVERY)
+            within = self._within(number, u, ids)
             here = within.less(moved)
             self._permute(number, u, ids, asks, here, within)
             messages, elems = here.busiest()
@@ -237,27 +202,18 @@ class CollectivePrices:
         one = (both > 0).astype(np.int64)
         return Moved(one, both, one, both)
 
-    def _within(self, number: int, u: int, ids: Ints, ranks: slice) -> Moved:
+    def _within(self, number: int, u: int, ids: Ints) -> Moved:
         """What each rank needs and is asked for within the blocks of a level, its own tile included."""
         space, block = self.prices.space, self.blocks[number]
         if number < len(self.blocks) - 1:
-            return Moved(*block.received(u, ids, ranks), *block.sent(u, ids, ranks))
+            return Moved(*block.received(u, ids), *block.sent(u, ids))
         times = (space.copies()[ids] // space.copies()[u])[:, None]
         return Moved(
-            space.pieces(u, ids, ranks),
-            space.volumes(ids, ranks),
-            times * space.pieces_to(ids, u, ranks),
-            times * space.volumes(np.array([u]), ranks),
+            space.pieces(u, ids),
+            space.volumes(ids),
+            times * space.pieces_to(ids, u),
+            times * space.volumes(np.array([u])),
         )
-
-    def _holders(
-        self, number: int, u: int, chosen: Ints, ranks: slice, within: Moved, rows: Ints
-    ) -> Ints:
-        """How many ranks of its block have each rank's tile before the permutes u -> chosen."""
-        block = self.blocks[number]
-        if isinstance(block, Beside):
-            return block.holders(u, chosen, ranks)
-        return np.where(within.messages_in[rows] > 0, block.copies[u], 0)
 
     def _permute(
         self, number: int, u: int, ids: Ints, asks: Requests, here: Moved, within: Moved
@@ -266,7 +222,10 @@ class CollectivePrices:
         if not len(asks.rows):
             return
         block, chosen = self.blocks[number], ids[asks.rows]
-        holders = self._holders(number, u, chosen, EVERY, within, asks.rows)
+        if isinstance(block, Beside):
+            holders = block.holders(u, chosen)
+        else:
+            holders = np.where(within.messages_in[asks.rows] > 0, block.copies[u], 0)
         found = asks.open & (holders > 0)
         asks.open &= ~found
         turns = ceil_div(block.asked(chosen, found), np.maximum(holders, 1))

@@ -73,16 +73,11 @@ class WordPairs:
             met, elems = (inner > 0).sum(axis=3), inner.sum(axis=3)
             near.append((_flat(met), _flat(elems), _turned(met), _turned(elems)))
         length = hi - lo
-        return WordPairs(
-            begins & nests,
-            same,
-            _flat(both),
-            _flat(np.broadcast_to(length[:, None], both.shape)),
-            _flat(np.broadcast_to(length[None], both.shape)),
-            _flat(pieces),
-            _turned(pieces),
-            tuple(near),
+        before, after = (
+            _flat(np.broadcast_to(one, both.shape)) for one in (length[:, None], length[None])
         )
+        elems = _flat(both), before, after, _flat(pieces)
+        return WordPairs(begins & nests, same, *elems, _turned(pieces), tuple(near))
 
     def __len__(self) -> int:
         return len(self.finer)
