@@ -19,7 +19,7 @@ FULL = os.environ.get(VARIABLE, "") == "full"
 THOROUGH = os.environ.get(VARIABLE, "") not in ("", "0")
 """``make test-all`` sets the variable; every process of a test run sees the same."""
 PART, MOST = 6, 18
-"""Where ``make test`` looks at nothing, ``make test-all`` looks at a sixth: at most each way to move twice."""
+"""Where ``make test`` looks at nothing, ``make test-all`` looks at a sixth: at most 18 cases."""
 
 
 def sample(quick: int, *, of: int) -> int:

@@ -108,7 +108,7 @@ PROMISES = [
     promised(2, ("mistakes", "aliasing", "spill_faults", "spmd", "inspected"), slow=SEVERAL),
     promised(3, (*(one for one in ALONE if one not in ON_THREE), "spill_faults"), slow=SEVERAL),
     promised(2, ("numpy_on_gpus", "halves_on_gpus", "matrices_on_gpus")),
-    promised(1, ("order_on_gpus",)),
+    promised(1, ("order_on_gpus",), slow=SEVERAL),
     promised(2, ("order_on_gpus",), "--small", slow=SEVERAL),
     promised(3, ("order_on_gpus",)),
     promised(1, ("matrices_on_gpus",), slow=SEVERAL),
