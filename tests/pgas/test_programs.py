@@ -119,7 +119,8 @@ PROMISES = [
     Job(3, tuple(Run(f"pgas.{p}", slow=SEVERAL) for p in PROGRAMS), ("REDIST_CHECK_CALLS",)),
     Job(3, (Run("pgas.spmd", slow=SEVERAL),), ("REDIST_PURE",)),
     promised(3, ("traffic",), "--messages"),
-    promised(4, ("inspected",), "--messages"),
+    promised(2, ("inspected",), "--messages"),
+    promised(4, ("inspected",), "--messages", slow=SEVERAL),
     promised(
         4,
         (
