@@ -99,25 +99,26 @@ def _new_tile(t: ArrayType, rank: int, order: str = "C") -> Any:
     return cupy.ndarray(box.shape, t.dtype.to_numpy(), memptr=memory, order=order)
 
 
-def values(box: ValueBox) -> Any:
-    """**Local.** A box of the array, without partial values: f32 on the current GPU."""
+def values(box: ValueBox, shape: Sequence[int]) -> Any:
+    """**Local.** A box of an array of this shape, whose indices go round its ends, without partial values.
+
+    f32 on the current GPU.
+    """
     import cupy
 
     total: Any = cupy.zeros((1,) * len(box.lo), cupy.int32)
-    for dim, (lo, hi) in enumerate(zip(box.lo, box.hi, strict=True)):
-        line = cupy.arange(lo, hi, dtype=cupy.int64) * _FACTORS[dim] % MODULUS
-        shape = [1] * len(box.lo)
-        shape[dim] = hi - lo
-        total = total + line.astype(cupy.int32).reshape(shape)
-    out = cupy.remainder(total, cupy.int32(MODULUS))
-    return out.astype(cupy.float32)
+    for dim, (lo, hi, n) in enumerate(zip(box.lo, box.hi, shape, strict=True)):
+        line = cupy.arange(lo, hi, dtype=cupy.int64) % n * _FACTORS[dim] % MODULUS
+        across = [-1 if k == dim else 1 for k in range(len(shape))]
+        total = total + line.astype(cupy.int32).reshape(across)
+    return cupy.remainder(total, cupy.int32(MODULUS)).astype(cupy.float32)
 
 
 def fill(tile: Any, t: ArrayType, rank: int) -> None:
     """**Local.** Write what a rank holds of the source; partial values differ by one."""
     box = boxes(t).get(rank)
     if box is not None:
-        tile[...] = values(box)
+        tile[...] = values(box, t.shape)
         tile += parts(t).get(rank, 0)
 
 
@@ -126,7 +127,7 @@ def is_right(tile: Any, source: ArrayType, target: ArrayType, rank: int) -> bool
     box = boxes(target).get(rank)
     if box is None:
         return True
-    want = values(box)
+    want = values(box, target.shape)
     if source.pending_op is not None:
         n = max(parts(source).values()) + 1
         want *= n

@@ -6,6 +6,7 @@ Elements of CuPy's are those of the arrays, f32: a user of CuPy writes ``b[...] 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,6 @@ from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.rounds import CudaCopyList
 
 WARM_UPS = 2
-_WORDS = (4, 2, 1)
 
 
 def need_gpu() -> None:
@@ -90,14 +90,25 @@ def copy_rate(n_bytes: int, repeats: int = 11) -> float:
     """**Local.** Bytes read and written in a second by the driver's contiguous copy."""
     import cupy
 
+    wait = cupy.cuda.get_current_stream().synchronize
+    return 2 * n_bytes / times_of(plain_copy(n_bytes), wait, repeats).median_s
+
+
+def plain_copy(n_bytes: int) -> Callable[[], None]:
+    """**Local.** What starts a contiguous copy of so many bytes by the driver."""
+    import cupy
+
     a, b = (cupy.zeros(n_bytes, cupy.uint8) for _ in range(2))
     stream = cupy.cuda.get_current_stream()
-    times = times_of(
-        lambda: cupy.cuda.runtime.memcpyAsync(b.data.ptr, a.data.ptr, n_bytes, 3, stream.ptr),
-        stream.synchronize,
-        repeats,
-    )
-    return 2 * n_bytes / times.median_s
+    return lambda: cupy.cuda.runtime.memcpyAsync(b.data.ptr, a.data.ptr, n_bytes, 3, stream.ptr)
+
+
+def numbered(n_bytes: int) -> Any:
+    """**Local.** Bytes that look random, the same in every run: no two words of 4 are alike."""
+    import cupy
+
+    words = cupy.arange((n_bytes + 3) // 4, dtype=cupy.uint32)
+    return (words * cupy.uint32(2654435761)).view(cupy.uint8)[:n_bytes]
 
 
 def word_of(move: BufferCopy) -> int:
@@ -109,16 +120,14 @@ def word_of(move: BufferCopy) -> int:
     """
     numbers = [move.form.block, move.dst_offset, move.src_offset]
     numbers += [stride for dim in move.form.dims for stride in dim[1:]]
-    return next(word for word in _WORDS if all(n % word == 0 for n in numbers))
+    return math.gcd(4, *numbers)
 
 
 def views(move: BufferCopy, bases: Sequence[int]) -> tuple[Any, Any]:
     """Destination and source of a move as arrays of CuPy, over memory that lies there."""
     import cupy
 
-    word = word_of(move)
-    while any(int(bases[k]) % word for k in (move.dst, move.src)):
-        word //= 2
+    word = math.gcd(word_of(move), *(int(bases[k]) for k in (move.dst, move.src)))
     shape = [*(dim[0] for dim in move.form.dims), move.form.block // word]
     out = []
     for number, offset, side in ((move.dst, move.dst_offset, 1), (move.src, move.src_offset, 2)):

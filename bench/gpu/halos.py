@@ -19,8 +19,8 @@ from mpi4py import MPI
 
 import redist
 from bench.gpu.cases import PACKED, WHOLE, FaceCase
-from bench.gpu.contenders import free_pool
-from bench.gpu.copies import GenericMoves, gpu_machine, need_gpu, times_of
+from bench.gpu.contenders import free_pool, values
+from bench.gpu.copies import GenericMoves, gpu_machine, need_gpu, plain_copy, times_of
 from bench.report.figures import repeated
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
@@ -32,6 +32,7 @@ from redist.layout.mesh import Mesh
 from redist.layout.tiles import box_of
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch, all_agree, meet
+from redist.measure.values import ValueBox
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.rounds import CudaCopyList
 from redist.runtime.halo import exchange_halo
@@ -39,8 +40,8 @@ from redist.runtime.schedule.halos import Halo
 
 SECTOR = 32
 """Bytes that memory of a GPU is read and written in."""
-_FACTORS, _MODULUS = (1009, 2003, 3001), 4093
 _TAGS = (11, 12)
+Slices = list[tuple[slice, ...]]
 
 
 def run(ranks: int = 8, side: int = 512, width: int = 1, repeat: int = 11) -> Tables:
@@ -124,25 +125,15 @@ class Cube:
             comm, ArrayType.parse(f"f32[{side}{{x}}, {side}{{y}}, {side}{{z}}]", mesh), width
         )
 
-    def values(self, shape: Sequence[int], first: Sequence[int]) -> Any:
-        """What the cube has from these indices on, which go round its ends."""
-        import cupy
-
-        total: Any = cupy.zeros((1, 1, 1), cupy.int32)
-        for dim, (n, lo) in enumerate(zip(shape, first, strict=True)):
-            index = cupy.arange(lo, lo + n, dtype=cupy.int64) % self.type.shape[dim]
-            line = (index * _FACTORS[dim] % _MODULUS).astype(cupy.int32)
-            total = total + line.reshape([-1 if k == dim else 1 for k in range(3)])
-        return cupy.remainder(total, cupy.int32(_MODULUS)).astype(cupy.float32)
-
-    def tile(self) -> Any:
-        """**Local.** This rank's tile."""
-        return self.values(self.inner, self.lo)
+    def tile(self, width: int = 0) -> Any:
+        """**Local.** This rank's tile with a halo of some width."""
+        lo = tuple(lo - width for lo in self.lo)
+        hi = tuple(lo + n + width for lo, n in zip(self.lo, self.inner, strict=True))
+        return values(ValueBox(lo, hi), self.type.shape)
 
     def is_grown(self, found: Any) -> bool:
         """**Local.** Whether this is the tile with its halo, bit for bit."""
-        want = self.values(self.outer, [lo - self.width for lo in self.lo])
-        return bool((found == want).all())
+        return bool((found == self.tile(self.width)).all())
 
     def grown(self) -> Any:
         """**Local.** The tile in a new array with room for the halo, which has no values yet."""
@@ -226,7 +217,7 @@ class ByHand(Way):
         counts = cube.type.cuts
         self.ranks = cube.comm.Create_cart(counts, periods=[True] * 3)
         self.faces = [_ends(cube.outer, dim, cube.width) for dim in range(3)]
-        self.buffers = [self._buffers(face.given[0], pinned) for face in self.faces]
+        self.buffers = [self._buffers(given[0], pinned) for given, _ in self.faces]
 
     def _buffers(self, where: Any, pinned: bool) -> tuple[Any, Any]:
         shape = self.grown[where].shape
@@ -238,13 +229,15 @@ class ByHand(Way):
 
     def run(self) -> None:
         """Six faces. **Collective over all ranks.**"""
-        for dim, (faces, (sent, got)) in enumerate(zip(self.faces, self.buffers, strict=True)):
+        for dim, ((given, into), (sent, got)) in enumerate(
+            zip(self.faces, self.buffers, strict=True)
+        ):
             before, behind = self.ranks.Shift(dim, 1)
             ends = ((behind, before), (before, behind))
             for k, (to, of) in enumerate(ends):
-                self.send(faces.given[k], sent)
+                self.send(given[k], sent)
                 self.ranks.Sendrecv(sent, to, _TAGS[k], got, of, _TAGS[k])
-                self.put(faces.got[k], got)
+                self.put(into[k], got)
         self.stream.synchronize()
 
     def send(self, where: Any, buffer: Any) -> None:
@@ -294,17 +287,12 @@ class Packs(ByHand):
         redist.unpack(buffer, self._type(where), self.grown)
 
 
-class _Faces:
-    """Where a tile with a halo gives from and gets into along a dim: upwards, then downwards."""
+def _ends(shape: Sequence[int], dim: int, width: int) -> tuple[Slices, Slices]:
+    """Where an array of this shape gives from and gets into along a dim: upwards, then downwards.
 
-    def __init__(self, given: Sequence[Any], got: Sequence[Any]) -> None:
-        self.given, self.got = given, got
+    Dims that were exchanged before are whole, others without halo.
 
-
-def _ends(shape: Sequence[int], dim: int, width: int) -> _Faces:
-    """Slices of an array of this shape; dims that were exchanged before are whole, others without halo.
-
-    >>> [one[1] for one in _ends((6, 8), 1, 1).given]
+    >>> [one[1] for one in _ends((6, 8), 1, 1)[0]]
     [slice(6, 7, None), slice(1, 2, None)]
     """
     n = shape[dim]
@@ -315,7 +303,7 @@ def _ends(shape: Sequence[int], dim: int, width: int) -> _Faces:
             slice(first, first + width) if k == dim else one for k, one in enumerate(whole)
         )
 
-    return _Faces([at(n - 2 * width), at(width)], [at(0), at(n - width)])
+    return [at(n - 2 * width), at(width)], [at(0), at(n - width)]
 
 
 def _faces(shape: Sequence[int], width: int, repeats: int) -> list[Row]:
@@ -336,7 +324,7 @@ def _faces(shape: Sequence[int], width: int, repeats: int) -> list[Row]:
             works: dict[str, Callable[[], object]] = {
                 "redist": partial(ours.run, bases, stream.ptr),
                 "cupy": partial(GenericMoves(some).run, bases),
-                "copy": _plain(ours.n_bytes),
+                "copy": plain_copy(ours.n_bytes),
             }
             found = {
                 key: times_of(work, stream.synchronize, repeats) for key, work in works.items()
@@ -352,15 +340,6 @@ def _faces(shape: Sequence[int], width: int, repeats: int) -> list[Row]:
                 }
             )  # fmt: skip
     return rows
-
-
-def _plain(n_bytes: int) -> Callable[[], None]:
-    """A contiguous copy of so many bytes by the driver."""
-    import cupy
-
-    a, b = (cupy.zeros(n_bytes, cupy.uint8) for _ in range(2))
-    stream = cupy.cuda.get_current_stream()
-    return lambda: cupy.cuda.runtime.memcpyAsync(b.data.ptr, a.data.ptr, n_bytes, 3, stream.ptr)
 
 
 def _touched_bytes(move: BufferCopy) -> int:

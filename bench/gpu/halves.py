@@ -6,6 +6,7 @@ functions in a program. Results are compared with f32 ones by CuPy before they a
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,65 +52,29 @@ def cases(side: int, n: int) -> list[Case]:
     square, stack = (side, side), (side // 64, side // 8, side // 8)
     out = []
     for dtype in ("bf16", "f16"):
-        for name, shape in (("matrices", square), ("stacks", stack)):
+        for name, shape, work in (
+            ("of matrices", square, operator.matmul),
+            ("of stacks", stack, operator.matmul),
+            ("with a transpose", square, _turned),
+        ):
             flops = 2.0 * np.prod(shape) * shape[-1]
             out.append(
-                Case(
-                    f"product of {name}",
-                    dtype,
-                    (shape, shape),
-                    _product,
-                    _product,
-                    _product,
-                    flops,
-                    True,
-                )
+                Case(f"product {name}", dtype, (shape, shape), work, work, work, flops, True)
             )
-        turned = 2.0 * side**3
-        out.append(
-            Case(
-                "product with a transpose",
-                dtype,
-                (square, square),
-                _turned,
-                _turned,
-                _turned,
-                turned,
-                True,
-            )
-        )
+    gated = pgas.program(_gated), _torch_gated, _cupy_gated
     for dtype, size in (("bf16", 2), ("f16", 2), ("f32", 4)):
-        two, three = 2 * size * n, 3 * size * n
-        rows = (n // 4096, 4096)
-        out.append(Case("x + y", dtype, ((n,), (n,)), _sum, _sum, _sum, three))
-        out.append(
-            Case(
-                "x / (1 + exp(-x)) * y",
-                dtype,
-                ((n,), (n,)),
-                pgas.program(_gated),
-                _torch_gated,
-                _cupy_gated,
-                three,
-                n_roundings=4,
-            )
-        )
-        out.append(
-            Case("sums of rows", dtype, (rows,), _ours_rows, _torch_rows, _cupy_rows, two / 2)
-        )
+        pair, three = ((n,), (n,)), 3.0 * size * n
+        rows = ((n // 4096, 4096),)
+        out += [
+            Case("x + y", dtype, pair, operator.add, operator.add, operator.add, three),
+            Case("x / (1 + exp(-x)) * y", dtype, pair, *gated, three, n_roundings=4),
+            Case("sums of rows", dtype, rows, _ours_rows, _torch_rows, _cupy_rows, three / 3),
+        ]
     return out
-
-
-def _product(x: Any, y: Any) -> Any:
-    return x @ y
 
 
 def _turned(x: Any, y: Any) -> Any:
     return x @ y.T
-
-
-def _sum(x: Any, y: Any) -> Any:
-    return x + y
 
 
 def _gated(x: Any, y: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,12 @@ from bench.gpu.copies import (
     gpu_machine,
     missing,
     need_gpu,
+    numbered,
     times_of,
 )
 from bench.report.job import say
 from bench.report.report import Row, Table, Tables
+from redist.measure.timing import Times
 from redist.runtime.cuda.kernels.rounds import CudaCopyList
 from redist.text.units import parse_bytes
 
@@ -82,7 +85,7 @@ def _rows(case: CopyCase | FaceCase, peers: list[str], repeats: int) -> list[Row
 
     sizes = [case.whole_bytes, case.n_bytes]
     source_bytes, target_bytes = reversed(sizes) if case.unpacks else sizes
-    source = _numbered(source_bytes).view(DTYPES[case.item_bytes])
+    source = numbered(source_bytes).view(DTYPES[case.item_bytes])
     target = cupy.empty(target_bytes, cupy.uint8).view(source.dtype)
     wait = cupy.cuda.get_current_stream().synchronize
     bases = np.zeros(2, np.uintp)
@@ -105,20 +108,17 @@ def _rows(case: CopyCase | FaceCase, peers: list[str], repeats: int) -> list[Row
         found = cupy.from_dlpack(got) if name in PEERS else target
         right = bool((found.reshape(-1).view(want.dtype) == want).all())
         del got, found
-        times = asdict(times_of(work, ready, repeats)) if right else {}
-        rate = 2 * case.n_bytes / times["median_s"] if times else None
-        values = {"right": right, "bytes_per_s": rate, **times}
         about: Row = {"case": case.label, "contender": name}
-        rows.append({**about, **{key: values.get(key) for key in FOUND}})
+        rows.append(found_row(about, right, case.n_bytes, partial(times_of, work, ready, repeats)))
     return rows
 
 
-def _numbered(n_bytes: int) -> Any:
-    """Bytes that look random, the same in every run: no two words of 4 are alike."""
-    import cupy
-
-    words = cupy.arange((n_bytes + 3) // 4, dtype=cupy.uint32)
-    return (words * cupy.uint32(2654435761)).view(cupy.uint8)[:n_bytes]
+def found_row(about: Row, right: bool, n_bytes: int, measure: Callable[[], Times]) -> Row:
+    """What one contender found: if its result was right, its times and its rate, reads and writes."""
+    times = asdict(measure()) if right else {}
+    rate = 2 * n_bytes / times["median_s"] if times else None
+    values = {"right": right, "bytes_per_s": rate, **times}
+    return {**about, **{key: values.get(key) for key in FOUND}}
 
 
 def _wanted(case: CopyCase | FaceCase, source: Any) -> Any:

@@ -14,8 +14,8 @@ import numpy as np
 from mpi4py import MPI
 
 from bench.gpu.contenders import free_pool
-from bench.gpu.copies import gpu_machine, need_gpu
-from bench.report.figures import repeated
+from bench.gpu.copies import gpu_machine, need_gpu, plain_copy
+from bench.report.figures import met, repeated
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
 from bench.report.report import Row, Table, Tables
@@ -93,28 +93,20 @@ def _timed(comm: MPI.Intracomm, case: Case, repeats: int) -> Row:
     right = all(all_agree(comm, case.is_right(case.act(a), a)) for a in case.pair)
     works = [repeated(work, a) for a in case.pair]
     if case.copies_bytes:
-        works.append(repeated(_copy(case.copies_bytes if comm.rank == 0 else 1)))
+        copy_once = plain_copy(case.copies_bytes if comm.rank == 0 else 1)
+        works.append(repeated(_to_end, copy_once))
     host, gpu, *copy = (times.median_s for times in Stopwatch.on(comm).in_turn(works, repeats))
-    met = copy[0] / gpu >= LEAST_OF_COPY if copy else gpu <= MOST_OF_MEMORY * host
+    good = copy[0] / gpu >= LEAST_OF_COPY if copy else gpu <= MOST_OF_MEMORY * host
     return {
         "ranks": comm.size, "case": case.name, "right": right, "memory us": 1e6 * host, "GPU us": 1e6 * gpu,
         "times memory's": gpu / host, "of a copy": copy[0] / gpu if copy else None,
-        "aim": ("met" if met else "MISSED") if case.has_aim else None,
+        "aim": met(good) if case.has_aim else None,
     }  # fmt: skip
 
 
-def _copy(n_bytes: int) -> Callable[[], None]:
-    """A contiguous copy on the GPU, to its end."""
-    import cupy
-
-    a, b = (cupy.zeros(n_bytes, cupy.uint8) for _ in range(2))
-    stream = current_stream()
-
-    def act() -> None:
-        cupy.cuda.runtime.memcpyAsync(b.data.ptr, a.data.ptr, n_bytes, 3, stream.ptr)
-        stream.synchronize()
-
-    return act
+def _to_end(work: Callable[[], object]) -> None:
+    work()
+    current_stream().synchronize()
 
 
 def _pair(values: Any, type: str) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ last table has the constants of the model that chooses among the ways, as this m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from mpi4py import MPI
 
 import redist
 from bench.copies.datatypes import TypeCase, type_cases
-from bench.gpu.copies import GenericMoves, copy_rate, gpu_machine, need_gpu, times_of
-from bench.gpu.kernels import FOUND, POISON
+from bench.gpu.copies import GenericMoves, copy_rate, gpu_machine, need_gpu, numbered, times_of
+from bench.gpu.kernels import POISON, found_row
 from bench.report.job import say
 from bench.report.report import Row, Table, Tables
 from redist.measure.job import mpi_name
@@ -60,13 +60,6 @@ def run(size: str = "256MiB", repeat: int = 11) -> Tables:
     )
 
 
-def _numbered(n_bytes: int) -> Any:
-    import cupy
-
-    words = cupy.arange((n_bytes + 3) // 4, dtype=cupy.uint32)
-    return (words * cupy.uint32(2654435761)).view(cupy.uint8)[:n_bytes]
-
-
 def _rows(case: TypeCase, repeat: int) -> list[Row]:
     """One case: results checked, then times of every contender."""
     import cupy
@@ -75,7 +68,7 @@ def _rows(case: TypeCase, repeat: int) -> list[Row]:
     datatype = case.make()
     copies = copies_of(datatype, case.count)
     n, span = copies.n_bytes, max(copies.span[1], case.count * datatype.extent)
-    memory = _numbered(span)
+    memory = numbered(span)
     there, pinned = cupy.empty(n, cupy.uint8), cupyx.empty_pinned(n, np.uint8)
     whole = np.empty(span, np.uint8)
     want = np.zeros(n, np.uint8)
@@ -105,14 +98,9 @@ def _rows(case: TypeCase, repeat: int) -> list[Row]:
         wait()
         got = cupy.asnumpy(out) if out is there else out
         right = bool(np.array_equal(got, want))
-        times = asdict(times_of(work, wait, repeat, row=10 if out is there else 1)) if right else {}
-        found = {
-            "right": right,
-            "bytes_per_s": 2 * n / times["median_s"] if times else None,
-            **times,
-        }
         about: Row = {"run": "packs", "case": case.name, "contender": name}
-        rows.append({**about, **{key: found.get(key) for key in FOUND}})
+        timed = partial(times_of, work, wait, repeat, row=10 if out is there else 1)
+        rows.append(found_row(about, right, n, timed))
     datatype.Free()
     return rows
 
@@ -125,7 +113,7 @@ def _ways(repeat: int) -> tuple[list[Row], bool]:
     rows, good = list[Row](), True
     for n in SIZES:
         datatype = MPI.BYTE.Create_hvector(n // 64, 64, 128).Commit()
-        memory, pinned = _numbered(2 * n), cupyx.empty_pinned(n, np.uint8)
+        memory, pinned = numbered(2 * n), cupyx.empty_pinned(n, np.uint8)
         want = memory.reshape(-1, 128)[:, :64].copy().reshape(-1).get()
         load = Load(n, 2 * n - 64, True)
         row: dict[str, Any] = {"bytes": n}
@@ -133,17 +121,13 @@ def _ways(repeat: int) -> tuple[list[Row], bool]:
         for way in PACKS:
             redist.pack(memory, datatype, out=pinned, way=way)
             good = good and bool(np.array_equal(pinned, want))
-            work = _packing(memory, datatype, pinned, way)
+            work = partial(redist.pack, memory, datatype, out=pinned, way=way)
             found[way] = times_of(work, cupy.cuda.Device().synchronize, repeat, row=1).median_s
             row |= {f"{way}": 1e3 * found[way], f"{way}, model": 1e3 * time_fs(way, load) / 1e15}
         row |= {"chosen": choose_way(load, None), "quickest": min(found, key=found.__getitem__)}
         rows.append(row)
         datatype.Free()
     return rows, good
-
-
-def _packing(memory: Any, datatype: MPI.Datatype, out: Any, way: Any) -> Callable[[], object]:
-    return lambda: redist.pack(memory, datatype, out=out, way=way)
 
 
 def _constants(repeat: int) -> list[Row]:
@@ -154,7 +138,7 @@ def _constants(repeat: int) -> list[Row]:
     few, many = 4096, 2**28
     stream = cupy.cuda.get_current_stream()
     small, large = (MPI.BYTE.Create_hvector(n // 64, 64, 128).Commit() for n in (few, many))
-    memory = _numbered(2 * many)
+    memory = numbered(2 * many)
     there, pinned = cupy.empty(many, cupy.uint8), cupyx.empty_pinned(many, np.uint8)
     pageable = np.zeros(many, np.uint8)
     large_half = MPI.BYTE.Create_hvector(many // 256, 64, 128).Commit()
@@ -172,15 +156,12 @@ def _constants(repeat: int) -> list[Row]:
     host = seconds(lambda: redist.pack(pinned[: many // 2], large_half, out=pageable[: many // 4]))
     for one in (small, large, large_half):
         one.Free()
+    measured = {
+        "LAUNCH_PS": launch * 1e12, "START_PS": start * 1e12, "PINNED_WORD_FS": words / many * 1e15,
+        "HOST_BYTE_FS": over / many * 1e15, "PAGEABLE_BYTE_FS": slow / many * 1e15,
+        "NEAR_BYTE_FS": host / (many // 4) * 1e15,
+    }  # fmt: skip
     return [
-        _constant("LAUNCH_PS", rates.LAUNCH_PS, launch * 1e12),
-        _constant("START_PS", rates.START_PS, start * 1e12),
-        _constant("PINNED_WORD_FS", rates.PINNED_WORD_FS, words / many * 1e15),
-        _constant("HOST_BYTE_FS", rates.HOST_BYTE_FS, over / many * 1e15),
-        _constant("PAGEABLE_BYTE_FS", rates.PAGEABLE_BYTE_FS, slow / many * 1e15),
-        _constant("NEAR_BYTE_FS", rates.NEAR_BYTE_FS, host / (many // 4) * 1e15),
+        {"constant": name, "in rates.py": getattr(rates, name), "measured here": round(found)}
+        for name, found in measured.items()
     ]
-
-
-def _constant(name: str, used: int, measured: float) -> Row:
-    return {"constant": name, "in rates.py": used, "measured here": round(measured)}

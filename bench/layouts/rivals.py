@@ -10,7 +10,7 @@ from bench.layouts.cases import workloads
 from bench.layouts.workload import Workload, error_of
 from bench.peers.programs import Programs
 from bench.problems.installed import why_absent
-from bench.report.figures import quartiles, timed
+from bench.report.figures import quartiles
 from bench.report.job import say
 from bench.report.jobs import Start, found_by, in_one_process, on_ranks, on_torch_ranks
 from bench.report.report import Row, Table, Tables
@@ -73,10 +73,7 @@ def measure_one(programs: Programs, workload: Workload, repeat: int) -> dict[str
     if not error <= workload.error:
         raise ArithmeticError(f"wrong result: error {error:.1e}")
     del results
-    seconds = []
-    for _ in range(repeat + 1 if repeat else 0):
-        programs.meet()
-        seconds.append(programs.slowest(timed(call)[0]))
+    seconds = [programs.seconds_of(call) for _ in range(repeat + 1 if repeat else 0)]
     times = quartiles(seconds[1:]) if repeat else None
     return {"received_bytes": n_bytes, "transfers": transfers, "seconds": times}
 

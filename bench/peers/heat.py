@@ -8,8 +8,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-from bench.peers.programs import NumPyNames, Programs, Results
+from bench.peers.programs import Call, NumPyNames, Programs, Results
 from bench.problems.installed import version, why_absent
+from bench.report.figures import slowest_s
 from redist.layout.array_type import ArrayType
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
@@ -95,13 +96,9 @@ class HeatPrograms(Programs):
         """Gathered on all ranks."""
         return [one.numpy() for one in results]
 
-    def meet(self) -> None:
-        """A barrier."""
-        MPI.COMM_WORLD.Barrier()
-
-    def slowest(self, seconds: float) -> float:
-        """Of all ranks."""
-        return float(MPI.COMM_WORLD.allreduce(seconds, MPI.MAX))
+    def seconds_of(self, call: Call) -> float:
+        """Of the slowest rank."""
+        return slowest_s(MPI.COMM_WORLD, call)
 
 
 class HeatNames(NumPyNames):

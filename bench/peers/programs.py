@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.layouts.workload import arrays_in
+from bench.report.figures import timed
 
 Results = list[Any]
 Call = Callable[[], Results]
@@ -35,12 +36,9 @@ class Programs:
         """Results of a call, with the bytes that all received and in how many transfers. **Collective.**"""
         return call(), None, None
 
-    def meet(self) -> None:
-        """Wait for all others. **Collective.**"""
-
-    def slowest(self, seconds: float) -> float:
-        """The most seconds of all. **Collective.**"""
-        return seconds
+    def seconds_of(self, call: Call) -> float:
+        """Seconds of a call until all are done, after all have met. **Collective.**"""
+        return timed(call)[0]
 
     def close(self) -> None:
         """Give everything back. **Collective.**"""

@@ -23,6 +23,7 @@ import redist
 from bench.layouts.workload import arrays_in
 from bench.peers.programs import Call, NumPyNames, Programs, Results
 from bench.problems.installed import version, why_absent
+from bench.report.figures import timed
 from redist.layout.specs_and_placements import StridedShard
 from redist.measure.cases import Case
 from redist.measure.contenders.contender import Contender, Ends
@@ -137,12 +138,13 @@ def _leave(folder: tempfile.TemporaryDirectory[str] | None) -> None:
         folder.cleanup()
 
 
-def slowest_of(seconds: float) -> float:
-    """The most seconds of all ranks. **Collective.**"""
+def slowest_s(work: Callable[[], Any]) -> float:
+    """Seconds until the last rank is done, after all have met. **Collective over all ranks.**"""
     import torch
     from torch import distributed
 
-    most = torch.tensor(seconds, dtype=torch.float64)
+    distributed.barrier()
+    most = torch.tensor(timed(work)[0], dtype=torch.float64)
     distributed.all_reduce(most, distributed.ReduceOp.MAX)
     return float(most)
 
@@ -202,21 +204,15 @@ class TorchPrograms(Programs):
         distributed.all_reduce(received)
         return results, round(float(received)), counter.transfers
 
-    def meet(self) -> None:
-        """A barrier."""
-        from torch import distributed
-
-        distributed.barrier()
-
-    def slowest(self, seconds: float) -> float:
-        """Of all ranks."""
-        return slowest_of(seconds)
+    def seconds_of(self, call: Call) -> float:
+        """Of the slowest rank."""
+        return slowest_s(call)
 
     def close(self) -> None:
         """Leave the group."""
         from torch import distributed
 
-        self.meet()
+        distributed.barrier()
         distributed.destroy_process_group()
 
 

@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.distributed.tensor.placement_types import Partial
 
 import redist.torch
-from bench.peers.torch import slowest_of
+from bench.peers.torch import slowest_s
 from bench.report.figures import in_turn, timed
 from bench.report.job import say
 from examples.weight_refit import State, cut_of, refit, running_placements, trained
@@ -67,12 +67,7 @@ def race(works: dict[str, Work], repeat: int) -> dict[str, Any]:
     """
     if repeat == 0:
         return {"peak": {name: peak_bytes(work, name == POOLED) for name, work in works.items()}}
-
-    def seconds_of(work: Work) -> float:
-        dist.barrier()
-        return slowest_of(timed(work)[0])
-
-    seconds = in_turn(works, repeat + 1, seconds_of)
+    seconds = in_turn(works, repeat + 1, slowest_s)
     return {"seconds": {name: taken[1:] for name, taken in seconds.items()}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -57,7 +58,7 @@ class Decoder:
     @property
     def n_bytes(self) -> int:
         """All of it."""
-        return sum(2 * n for shape in self.shapes().values() for n in [_size(shape)])
+        return sum(2 * math.prod(shape) for shape in self.shapes().values())
 
     def with_bytes(self, n_bytes: int) -> Decoder:
         """The same with as many layers as make about so many bytes.
@@ -81,7 +82,9 @@ class Decoder:
             pairs = zip(shape, cuts, strict=True)
             dims = (f"{n}{{{','.join(cut)}}}" if cut else f"{n}" for n, cut in pairs)
             key = f"bf16[{', '.join(dims)}]", where
-            types[name] = known.setdefault(key, known.get(key) or ArrayType.parse(*key))
+            if key not in known:
+                known[key] = ArrayType.parse(*key)
+            types[name] = known[key]
         return Weights(types)
 
     def trained_part(self, name: str, mesh: Mesh, rank: int) -> Slices | None:
@@ -153,13 +156,6 @@ def _trained_cuts(name: str, n_dims: int, has_tp: bool) -> list[list[str]]:
     if n_dims == 1 or kind == "router" or not has_tp:
         return [["dp"], *[[] for _ in range(n_dims - 1)]]
     return [["dp"], ["tp"]] if kind in BY_COLUMNS else [["tp", "dp"], []]
-
-
-def _size(shape: Shape) -> int:
-    n = 1
-    for k in shape:
-        n *= k
-    return n
 
 
 TINY = Decoder(1, 256, 256, 64, 1024, 4096)

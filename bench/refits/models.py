@@ -96,13 +96,11 @@ def trained(model: Model, *, fsdp: bool = False) -> Weights:
         f"{before}mlp.linear_fc2.weight": layer(f"{both}, {cols}"),
         f"{before}mlp.shared_experts.linear_fc1.weight": layer(f"2*{model.shared}{rows}, {{}}"),
         f"{before}mlp.shared_experts.linear_fc2.weight": layer(f"{both}, {cols}"),
-        f"{before}*": layer("{}"),
+        f"{before}*": lambda n, **_: (None, stages[stage_of(n)]),
         "embedding.word_embeddings.weight": (f"{rows}, {{}}", stages[0]),
         "output_layer.weight": (f"{rows}, {{}}", stages[-1]),
         "decoder.final_layernorm.weight": (None, stages[-1]),
     }
-    layouts[f"{before}*.weight"] = lambda n, **_: (None, stages[stage_of(n)])
-    layouts[f"{before}*"] = layouts.pop(f"{before}*.weight")
     shapes = _megatron_shapes(model)
     used = {key: value for key, value in layouts.items() if _is_used(key, shapes)}
     names = FAMILIES[model.family]["megatron"](model.config)
@@ -114,11 +112,10 @@ def served(model: Model, *, tp: int, by_experts: bool = False, ranks: int = 128)
     mesh = Mesh({"dp": ranks // tp, "tp": tp}, ranks=range(RANKS, RANKS + ranks))
     all_ranks = Mesh({"ep": ranks}, ranks=range(RANKS, RANKS + ranks))
     f, n = model.expert, model.experts
+    fused: Any = f"{n}, 2*{f}{{tp}}, {{}}"
+    down: Any = "{}, {}, {tp}"
     if by_experts:
-        fused: Any = ("{ep}, {}, {}", all_ranks)
-        down: Any = ("{ep}, {}, {}", all_ranks)
-    else:
-        fused, down = f"{n}, 2*{f}{{tp}}, {{}}", "{}, {}, {tp}"
+        fused = down = "{ep}, {}, {}", all_ranks
     keys = f"{model.keys * model.head}{{tp}}" if model.keys % tp == 0 else (
         f"{model.keys * model.head}{{tp:(1){model.keys}}}")  # fmt: skip
     queries = model.heads * model.head

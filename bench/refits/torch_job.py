@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 import redist
-from bench.peers.torch import slowest_of
+from bench.peers.torch import slowest_s
 from bench.refits.decoder import BY_COLUMNS, SMALL, TINY, Decoder, blocks, parts_of
 from bench.refits.race import BY_MESSAGES, ENGINES, FILES, FULL, IN_PLACE, OURS, TRAINERS
 from bench.report.figures import in_turn, timed
@@ -56,13 +56,14 @@ class Race:
 
     def bind(self, way: str) -> None:
         """**Collective.** Bind the plan for one of our ways."""
-        how = {OURS: {}, BY_MESSAGES: {"transport": "messages"}, IN_PLACE: {"commit": "in place"}}
+        how: dict[str, dict[str, Any]] = {
+            OURS: {"transport": "torch"},
+            BY_MESSAGES: {"transport": "messages", "comm": dist.group.WORLD},
+            IN_PLACE: {"transport": "torch", "commit": "in place"},
+        }
         send, receive = (self.state, None) if self.trains else (None, self.weights)
-        self.first_s[way], self._bound[way] = timed(
-            partial(self.plan.bind, send, receive, transport="torch", **how[way])
-            if way != BY_MESSAGES
-            else partial(self.plan.bind, send, receive, comm=dist.group.WORLD, **how[way])
-        )
+        bind = partial(self.plan.bind, send, receive, **how[way])
+        self.first_s[way], self._bound[way] = timed(bind)
 
     def fill(self, version: int) -> None:
         """**Local.** Train: every element of a version is another one."""
@@ -122,8 +123,8 @@ class Race:
                 )
             dcp.load(found, checkpoint_id=folder, process_group=self.meshes[1].get_group())
             for name, part in found.items():
-                there = self.weights[self.decoder.served_part(name, ENGINES, self.place)[0]]
-                there = there[self.decoder.served_part(name, ENGINES, self.place)[1]]
+                stored, to, _ = self.decoder.served_part(name, ENGINES, self.place)
+                there = self.weights[stored][to]
                 there.copy_(part.to_local().reshape(there.shape))
 
 
@@ -150,13 +151,8 @@ def measure(n_bytes: int, repeat: int, limit: str, disk: str) -> dict[str, Any]:
         wrong += [] if race.is_right(version) else [way]
         say(f"refit: {way}: {'wrong' if way in wrong else 'right'}")
 
-    def seconds_of(work: Callable[[], Any]) -> float:
-        dist.barrier()
-        return slowest_of(timed(work)[0])
-
-    seconds = in_turn(
-        {way: partial(work, version) for way, work in ways.items()}, repeat, seconds_of
-    )
+    calls = {way: partial(work, version) for way, work in ways.items()}
+    seconds = in_turn(calls, repeat, slowest_s)
     whole = race.decoder.n_bytes
     found = {
         "torch": torch.__version__.partition("+")[0], "bytes": whole, "tensors": len(race.plan.names),
