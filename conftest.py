@@ -8,7 +8,7 @@ PLACES = {
     "jax": ("redist/jax/*", "tests/programs/jax/*"),
     "torch": (
         *("redist/torch/*", "tests/programs/torch/*", "bench/pytorch/job.py"),
-        *("bench/refits/torch_job.py", "bench/refits/gpu_job.py", "bench/refits/memory.py"),
+        *("bench/refits/torch_job.py", "bench/refits/gpu_job.py"),
         "tests/launchers/test_torchrun.py",
     ),
     "ray": (

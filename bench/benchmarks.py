@@ -56,13 +56,13 @@ BENCHMARKS = {
     "rivals": Benchmark(
         "bench.layouts.rivals", ("programs",), 8, ("jax", "torch", "heat", "dask")
     ),
-    "joined": Benchmark("bench.joined.race", ("moves",), 1),
+    "joined": Benchmark("bench.joined", ("moves",), 1),
     "overhead": Benchmark("bench.plans.overhead", ("operations",), 0.5),
     "copies": Benchmark("bench.copies.race", ("kernels",), 1),
 }  # fmt: skip
 """What ``python -m bench`` alone runs."""
 OTHERS = {
-    "cluster": Benchmark("bench.cluster.race", ("4x2", "8x1")),
+    "cluster": Benchmark("bench.cluster", ("4x2", "8x1")),
     "scale": Benchmark("bench.scale.command", ("check", "others", "fat-tree", "gpus")),
     "clustering": Benchmark(
         "bench.clustering.race", ("ranks-1", "ranks-2", "memory-1", "memory-2"), needs=("sklearn",)

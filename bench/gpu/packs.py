@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
-from bench.copies.datatypes import TypeCase, type_cases
+from bench.copies.packs import TypeCase, type_cases
 from bench.gpu.copies import GenericMoves, copy_rate, gpu_machine, need_gpu, numbered, times_of
 from bench.gpu.kernels import POISON, found_row
 from bench.report.job import say

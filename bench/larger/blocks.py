@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.layouts.workload import error_of
 from bench.peers.dask import DaskPrograms
 from bench.report.figures import timed
 from bench.report.job import say
@@ -90,11 +91,6 @@ def fill(out: NDArray[Any], numbers: NDArray[Any], first: int) -> None:
         at, first = at + part.size, 0
 
 
-def error_of(found: Any, want: Any) -> float:
-    """The largest difference over the largest value."""
-    return float(np.abs(found - want).max() / np.abs(want).max())
-
-
 def largest_node_bytes(graph: MemoryGraph) -> int:
     """The most bytes that one task works on, staging included."""
     sizes = [tile.size_bytes for tile in graph.tasks.tiles]
@@ -115,7 +111,7 @@ def measure(
         for number in range(stack.n_layers)
     ]
     call = programs.ready(partial(transformer.stack, programs.xp), [given, weights])
-    error = error_of(programs.values(call())[0], stack.by_numpy())
+    error = error_of(programs.values(call()), [stack.by_numpy()])
     seconds = []
     for _ in range(repeat):
         seconds.append(timed(call)[0])

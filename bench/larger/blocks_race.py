@@ -21,8 +21,8 @@ from unittest.mock import patch
 import numpy as np
 from mpi4py import MPI
 
-from bench.larger.blocks import CUTS, BlockStack, error_of, largest_node_bytes
-from bench.layouts.workload import cut_text
+from bench.larger.blocks import CUTS, ERROR, BlockStack, largest_node_bytes
+from bench.layouts.workload import cut_text, error_of
 from bench.problems.judge import WrongPlanError
 from bench.report.figures import met, quartiles, slowest_s
 from bench.report.job import say
@@ -43,7 +43,6 @@ from redist.text.units import format_bytes
 ALONE, CHOSEN = "unlimited", "as chosen"
 POLICIES = ("longest path", "in order", "synchronous")
 NAMES = {"longest path": "event-driven", "in order": "fixed order", "synchronous": "one at a time"}
-ERROR = 1e-4
 SLOWDOWN_AIM, SYNCHRONOUS_AIM, DASK_AIM = 1.5, 1.4, 3.0
 NEVER_SLOWER_AIM = 1.02
 """What programs choose should take at most this much of one at a time: the median of pairs, run in turn."""
@@ -180,7 +179,7 @@ def measure(sizes: list[int], share: float, repeat: int, folder: str) -> dict[st
     for name in POLICIES:
         policy = LanePolicy(name, admits=name == POLICIES[0])
         ways[name] = partial(within.run, arrays, policy=policy)
-    wrong = [name for name, way in ways.items() if error_of(way().gather(), want) > ERROR]
+    wrong = [name for name, way in ways.items() if error_of([way().gather()], [want]) > ERROR]
     rate = read_rate(comm, arrays)
     times: dict[str, list[float]] = {name: [] for name in ways}
     cpu: dict[str, list[float]] = {name: [] for name in ways}

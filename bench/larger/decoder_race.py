@@ -17,6 +17,7 @@ import numpy as np
 
 from bench.gpu.copies import libraries, need_gpu
 from bench.larger.decoder_rivals import decoder_of, offloaded, runs
+from bench.layouts.workload import error_of
 from bench.report.figures import met, quartiles, timed
 from bench.report.job import say
 from bench.report.jobs import found_by, on_ranks
@@ -98,22 +99,15 @@ class Values:
         each = batch[0] // n_parts
         self.parts = [_new(x[at : at + each]) for at in range(0, batch[0], each)]
         turn = decoder.positions(shape, batch[1], self.parts[0])
-        forward = decoder.first_token
-        self.given: tuple[Any, ...] = (
-            self.parts,
-            self.layers,
-            self.ends,
-            turn,
-            shape,
-            decoder.by_torch,
-        )
-        self.function: Callable[..., Any] = forward
+        model = self.layers, self.ends, turn, shape
+        self.given: tuple[Any, ...] = (self.parts, *model, decoder.by_torch)
+        self.function: Callable[..., Any] = decoder.first_token
         if what == LORA:
             adapters = [self._weights(shape.adapters()) for _ in range(shape.layers)]
             want = self._made((*batch, shape.width), shape.width**-0.5)
             wanted = [_new(want[at : at + each]) for at in range(0, batch[0], each)]
             attend = partial(decoder.by_torch, learns=True)
-            self.given = (adapters, self.parts, wanted, self.layers, self.ends, turn, shape, attend)
+            self.given = (adapters, self.parts, wanted, *model, attend)
             self.function = pgas.value_and_grad(decoder.loss)
 
     def _weights(self, sides: dict[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -163,23 +157,17 @@ class Race:
         values = Values(self.shape, self.what, self.batch, 1)
         alone: Any = pgas.program(cache=False)(values.function)
         base: Way = partial(alone, *values.given)
-        said = self._try(ALONE, base, None, {})
-        if said is None:
+        if not self._try(ALONE, base, None, {}):
             return self.rows
-        peak = (
-            pgas.program(limit=2**50, spill="host")(values.function)
-            .plan(*values.given)
-            .unlimited_bytes
-        )
+        unbound: Any = pgas.program(limit=2**50, spill="host")(values.function)
+        peak = unbound.plan(*values.given).unlimited_bytes
         say(f"larger: {self.label}: {format_bytes(peak)} without a limit")
         for row in self.rows:
             row["about"] = f"{format_bytes(peak)} without a limit"
         if self.what != LORA:
             if "plain" in rivals:
-                given = (*values.given[:-1], decoder.attention)
-                self._try(
-                    PLAIN, partial(pgas.program(cache=False)(values.function), *given), base, {}
-                )
+                plain = partial(alone, *values.given[:-1], decoder.attention)
+                self._try(PLAIN, plain, base, {})
             if "torch" in rivals:
                 self._guard(TORCH, lambda: self._torch(values, base))
             if "accelerate" in rivals:
@@ -247,13 +235,13 @@ class Race:
 
     def _try(
         self, name: str, way: Way, base: Way | None, more: dict[str, Any], repeat: int | None = None
-    ) -> dict[str, Any] | None:
-        """**Local.** Compare results, then take turns with all weights there."""
+    ) -> bool:
+        """**Local.** Compare results, then take turns with all weights there; whether that worked."""
         try:
             found = arrays_of(_done(way))
             if base is None:
                 self.want = found
-            error = worst(found, self.want)
+            error = error_of(found, self.want)
             del found
             times: list[float] = []
             beside: list[float] = []
@@ -264,7 +252,7 @@ class Race:
                     beside.append(timed(lambda: _done(base))[0])
         except Exception as problem:
             self._failed(name, problem)
-            return None
+            return False
         row = {
             "label": self.label, "what": self.what, "way": name, "times": times, "error": error,
             "of_alone": [a / b for a, b in zip(times, beside, strict=False)], **more,
@@ -274,7 +262,7 @@ class Race:
             f"larger: {self.label}: {name}: {1e3 * np.median(times):.1f} ms{ratio}, error {error:.1e}"
         )
         self.rows.append(row)
-        return row
+        return True
 
 
 def _done(way: Way) -> Any:
@@ -293,12 +281,6 @@ def arrays_of(found: Any) -> list[Any]:
     else:
         arrays = [found]
     return [np.asarray(to_host(one.tile)).astype(np.float32) for one in arrays]
-
-
-def worst(found: list[Any], want: list[Any]) -> float:
-    """The largest difference, beside the largest value of its array; infinity if something is no number."""
-    errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(found, want, strict=True)]
-    return float(max(errors)) if np.isfinite(errors).all() else float("inf")
 
 
 def free() -> None:
@@ -336,13 +318,9 @@ def table(data: Mapping[str, Any]) -> Tables:
     lines, notes = [], []
     wrong = False
     for row in rows:
-        if "failed" in row:
-            notes.append(f"{row['label']}, {row['way']}: {row['failed']}")
-            lines.append(_line(row, rows))
-            continue
-        wrong = wrong or not row["error"] <= ERROR[row["what"]]
-        if row.get("about"):
-            notes.append(f"{row['label']}, {row['way']}: {row['about']}")
+        wrong = wrong or ("failed" not in row and not row["error"] <= ERROR[row["what"]])
+        if said := row.get("failed") or row.get("about"):
+            notes.append(f"{row['label']}, {row['way']}: {said}")
         lines.append(_line(row, rows))
     layers, width, hidden, heads, groups, vocabulary = data["sizes"]
     title = (
@@ -355,12 +333,9 @@ def table(data: Mapping[str, Any]) -> Tables:
 
 
 def _line(row: Mapping[str, Any], rows: list[Any]) -> Row:
+    known = {"task": row["label"], "way": row["way"]}
     if "failed" in row:
-        return dict.fromkeys(COLUMNS) | {
-            "task": row["label"],
-            "way": row["way"],
-            "reached": "failed",
-        }
+        return {**dict.fromkeys(COLUMNS), **known, "reached": "failed"}
     low, middle, high = quartiles([1e3 * one for one in row["times"]])
     of_alone = float(np.median(row["of_alone"])) if row["of_alone"] else 1.0
     waited, linked = row.get("waited"), row.get("link_s")
@@ -384,7 +359,7 @@ def _line(row: Mapping[str, Any], rows: list[Any]) -> Row:
     if row["way"] == TORCH:
         aim, said = 1 / OF_TORCH, [1 / of_alone <= OF_TORCH]
     return {
-        "task": row["label"], "way": row["way"], "ms": middle, "quartiles": f"{low:.1f}-{high:.1f}",
+        **known, "ms": middle, "quartiles": f"{low:.1f}-{high:.1f}",
         "of all there": of_alone, "of the link": of_link, "accelerate / way": gain,
         "waited": None if waited is None else f"{waited:.1%}", "aim": aim,
         "reached": met(all(said)) if said else None,

@@ -66,7 +66,6 @@ def seconds_of_pairs(comm: MPI.Intracomm, works: Sequence[Any], pairs: int) -> A
 
 
 REPEATS = 9
-SIDE = 1024
 BLOCK_ELEMS = 512
 BLOCKS, READS, INTERVALS = 32, 4, 10
 

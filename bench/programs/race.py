@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from bench.layouts.workload import arrays_in
 from bench.problems.judge import WrongPlanError
 from bench.programs.inspected import measure_reads
 from bench.programs.measured import (
@@ -345,9 +346,7 @@ def measure_capture(nodes: int) -> float:
 
 
 def _arrays(result: Any) -> list[Any]:
-    if isinstance(result, dict):
-        result = list(result.values())
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+    return arrays_in(list(result.values()) if isinstance(result, dict) else result)
 
 
 def _bits(array: Any) -> bytes:

@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 import redist
-from bench.cluster.race import cases_of, measure_case
+from bench.cluster import cases_of, measure_case
 from bench.report.figures import repeated
 from bench.report.job import say
 from redist.layout.array_type import ArrayType

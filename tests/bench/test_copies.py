@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.copies import packs, race
-from bench.copies.datatypes import type_cases
+from bench.copies.packs import type_cases
 from bench.copies.race import CopyCase
 
 FLOORS = {"floor, memcpy", "floor, kernel", "floor, past the cache"}

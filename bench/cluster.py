@@ -151,7 +151,7 @@ def run(
     this.
     """
     asked = {"sizes": bytes, "repeat": repeat, "only": only}
-    data = found_by(on_hosts(hosts, ranks, rate), "bench.cluster.race", **asked)
+    data = found_by(on_hosts(hosts, ranks, rate), "bench.cluster", **asked)
     rows: list[Row] = []
     for row in data["rows"]:
         cases = cases_of(data["ranks"], row["bytes"])

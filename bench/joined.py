@@ -25,7 +25,6 @@ from redist.measure.job import mpi_name
 from tests.launch.plain import variables
 
 RANKS, STARTED = 4, 8
-MODULE = "bench.joined.race"
 MOVES = {
     "rows to columns, 32 MiB": ("f64[2048{x}, 2048]", "f64[2048, 2048{x}]"),
     "rows to columns, 64 KiB": ("f64[64{x}, 128]", "f64[64, 128{x}]"),
@@ -47,7 +46,7 @@ def run(n: int = 5, repeat: int = 30) -> Tables:
     for _ in range(n):
         for name, found in turns.items():
             start = joined(RANKS) if name == "joined" else on_ranks(RANKS)
-            found.append(found_by(start, MODULE, repeat=repeat))
+            found.append(found_by(start, "bench.joined", repeat=repeat))
     about = turns["mpirun"][0]["mpi"]
     rows = [row(what, turns) for what in MOVES]
     machine = f"{RANKS} ranks, {about}, {os.cpu_count()} cores"

@@ -1,1 +1,0 @@
-"""A cluster on one machine: hosts as network namespaces, links of a given rate, MPI over them."""

@@ -1,1 +1,0 @@
-"""Ranks that joined without mpirun, beside those of mpirun."""
