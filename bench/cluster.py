@@ -40,16 +40,12 @@ class ClusterCase:
     target: ArrayType
     by_mpi: ByMpi
 
-    def limit_bytes(self, ranks_per_host: int) -> int:
-        """Bytes that must enter or leave the busiest host, whoever moves them, however."""
-        return busiest_link_bytes(self.source, self.target, ranks_per_host)
-
 
 def busiest_link_bytes(source: ArrayType, target: ArrayType, ranks_per_host: int) -> int:
-    """Count what the busiest host must receive or send, each element once; sums are combined first.
+    """Count what the busiest host must receive or send, whoever moves it, each element once.
 
-    Sums of values that all hosts have a part of leave a host once for every other host that wants
-    them, and come back once if they are wanted everywhere, as in a ring.
+    Sums are combined first: those of values that all hosts have a part of leave a host once for every
+    other host that wants them, and come back once if they are wanted everywhere, as in a ring.
 
     >>> mesh = Mesh(x=4)
     >>> rows, columns = (ArrayType.parse(t, mesh) for t in ("f64[8{x}, 8]", "f64[8, 8{x}]"))
@@ -156,7 +152,7 @@ def run(
     for row in data["rows"]:
         cases = cases_of(data["ranks"], row["bytes"])
         case = next(case for case in cases if case.name == row["case"])
-        limit_ms = case.limit_bytes(ranks) * 8 / rate / 1e3
+        limit_ms = busiest_link_bytes(case.source, case.target, ranks) * 8 / rate / 1e3
         ours, theirs = row["redist_median"] * 1e3, row["mpi_median"] * 1e3
         loop, their_loop = row["redist_in_a_row"] * 1e3, row["mpi_in_a_row"] * 1e3
         rows.append(

@@ -133,7 +133,7 @@ def given_to(store: TileStore, weights: list[Any], x: Any) -> dict[tuple[int, in
 
 POLICIES = ("longest path", "in order", "synchronous")
 ALONE = "alone"
-SHARES: tuple[float | None, ...] = (None, 0.5, 0.25)
+SHARES = (0.5, 0.25)
 N_EMPTY, EMPTY_REPEATS = 2000, 5
 
 
@@ -226,8 +226,7 @@ def compiled(chain: LayerChain, task_ps: int, byte_fs: int) -> dict[float | None
     peak = certify_memory(free).bound_bytes[0]
     assert peak is not None
     graphs: dict[float | None, MemoryGraph] = {None: free}
-    for share in SHARES[1:]:
-        assert share is not None
+    for share in SHARES:
         limit = max(least_memory(tasks)[0], int(share * peak))
         graphs[share] = compile_memory(tasks, (MemoryPlace("memory", limit), disk))
     return graphs

@@ -208,15 +208,10 @@ def times(data: Mapping[str, Any]) -> Table:
         if not all("seconds" in way for way in ways.values()):
             continue
         eager, aim = ways[EAGER]["seconds"], known[row["name"]].aims.time
-        line: dict[str, Value] = {
-            "workload": row["name"],
-            "size": row["what"],
-            "eager ms": 1e3 * eager[1],
-        }
-        for name, over, spread in (
-            (WRITTEN, "ratio", "from-to"),
-            (PLANNED, "planned / eager", "its from-to"),
-        ):
+        line: dict[str, Value] = {"workload": row["name"], "size": row["what"]}
+        line["eager ms"] = 1e3 * eager[1]
+        columns = {WRITTEN: ("ratio", "from-to"), PLANNED: ("planned / eager", "its from-to")}
+        for name, (over, spread) in columns.items():
             low, middle, high = ways[name]["seconds"]
             ratio = middle / eager[1]
             ends = f"{low / eager[2]:.2f}-{high / eager[0]:.2f}"

@@ -52,8 +52,6 @@ def in_fresh_process(work: Callable[[A], R], items: Iterable[A]) -> Iterator[R]:
 
 def warm_up() -> None:
     """Import everything that planning needs, the solver included."""
-    import redist
-
     redist.synthesize("f32[6{x}]", "f32[6]", mesh=redist.Mesh(x=2))
 
 

@@ -27,7 +27,6 @@ from bench.report.report import Row, Table, Tables
 from redist.text.units import format_bytes, parse_bytes
 
 NEEDS = {"redist": "zarr", "cubed": "cubed", "dask-p2p": "distributed", "dask-tasks": "distributed"}
-NAMES = {"redist": "redist", "cubed": "cubed", "dask-p2p": "dask", "dask-tasks": "dask"}
 LOOK_S = 0.1
 
 
@@ -99,7 +98,7 @@ def _measured(
     for left in (asked["target"], asked["folder"]):
         shutil.rmtree(left, ignore_errors=True)
     return {
-        "way": f"{NAMES[way]}{', ' + way[5:] if way.startswith('dask') else ''}",
+        "way": way.replace("-", ", "),
         "memory allowed": format_bytes(allowed),
         "processor s": used.ru_utime + used.ru_stime if done else None,
         "s": seconds if done else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -172,13 +172,35 @@ BLOCK = 2**24
 """Elements that are made at once."""
 
 
+def train(decoder: Decoder, tiles: Mapping[str, Any], mesh: Mesh, rank: int, version: int) -> None:
+    """**Local.** Write a version into what a rank of the trainer has: every element is another one."""
+    for name, tile in tiles.items():
+        part = decoder.trained_part(name, mesh, rank)
+        assert part is not None
+        for rows, found in blocks(tile, name, decoder.shapes()[name], part, version):
+            rows.copy_(found)
+
+
+def has_version(
+    decoder: Decoder, tiles: Mapping[str, Any], place: int, tp: int, version: int
+) -> bool:
+    """**Local.** Whether a rank of the engine has a version, bit for bit."""
+    return all(
+        rows.equal(found)
+        for name, stored, to, of in parts_of(decoder, place, tp)
+        for rows, found in blocks(tiles[stored][to], name, decoder.shapes()[name], of, version)
+    )
+
+
 def blocks(
-    there: Any, name: str, shape: Shape, part: Slices, version: int, torch: Any
+    there: Any, name: str, shape: Shape, part: Slices, version: int
 ) -> Iterator[tuple[Any, Any]]:
     """Rows of a tensor's part, as 16-bit integers, and what they hold of a version; all on one device.
 
     Elements differ within a tensor, between tensors and between versions.
     """
+    import torch
+
     seed = sum((k + 1) * ord(letter) for k, letter in enumerate(name)) + 7919 * version
     ranges = [range(*cut.indices(n)) for cut, n in zip(part, shape, strict=True)]
     rows, columns = ranges[0], (ranges[1] if len(shape) > 1 else range(1))

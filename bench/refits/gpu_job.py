@@ -19,7 +19,7 @@ import torch
 from mpi4py import MPI
 
 import redist
-from bench.refits.decoder import DECODERS, TINY, Decoder, blocks, parts_of
+from bench.refits.decoder import DECODERS, TINY, Decoder, has_version, train
 from bench.refits.gpu_race import KEPT, OURS, RAW, TRAINERS, WHOLE
 from bench.report.figures import timed
 from bench.report.job import say
@@ -143,23 +143,15 @@ class Colocated:
         """**Local.** Train, and wait until all is written; engines forget what they have."""
         if not self.trains:
             self.own.bytes.fill_(0)
-        for name, tile in self.tiles.items() if self.trains else ():
-            part = self.decoder.trained_part(name, self.train, self.rank)
-            assert part is not None
-            shape = self.decoder.shapes()[name]
-            for rows, found in blocks(tile, name, shape, part, version, torch):
-                rows.copy_(found)
+        else:
+            train(self.decoder, self.tiles, self.train, self.rank, version)
         self.memory.wait()
 
     def is_right(self, version: int) -> bool:
         """**Collective.** Whether all engines have a version, bit for bit."""
-        good = True
-        for name, stored, to, of in (
-            () if self.trains else parts_of(self.decoder, self.place, self.engines)
-        ):
-            shape, there = self.decoder.shapes()[name], self.tiles[stored][to]
-            for rows, found in blocks(there, name, shape, of, version, torch):
-                good = good and torch.equal(rows, found)
+        good = self.trains or has_version(
+            self.decoder, self.tiles, self.place, self.engines, version
+        )
         return bool(self.comm.allreduce(int(good), MPI.MIN))
 
     def bind(self, commit: str) -> None:

@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 import redist
 from bench.peers.torch import slowest_s
-from bench.refits.decoder import BY_COLUMNS, SMALL, TINY, Decoder, blocks, parts_of
+from bench.refits.decoder import BY_COLUMNS, SMALL, TINY, Decoder, has_version, train
 from bench.refits.race import BY_MESSAGES, ENGINES, FILES, FULL, IN_PLACE, OURS, TRAINERS
 from bench.report.figures import in_turn, timed
 from bench.report.job import say
@@ -34,16 +34,19 @@ class Race:
     def __init__(self, decoder: Decoder, limit: str) -> None:
         self.rank, self.decoder = dist.get_rank(), decoder
         ranks = range(TRAINERS), range(TRAINERS, TRAINERS + ENGINES)
-        train, serve = redist.Mesh({"dp": TRAINERS}), redist.Mesh({"tp": ENGINES}, ranks=ranks[1])
+        self.train = redist.Mesh({"dp": TRAINERS})
+        serve = redist.Mesh({"tp": ENGINES}, ranks=ranks[1])
         self.trains, self.place = self.rank < TRAINERS, self.rank - TRAINERS
-        self.plan = redist.refit(decoder.trained(train), decoder.served(serve), limit_bytes=limit)
+        self.plan = redist.refit(
+            decoder.trained(self.train), decoder.served(serve), limit_bytes=limit
+        )
         self.meshes = [DeviceMesh("cpu", list(side)) for side in ranks]
         self.handed = dist.new_group([0, *ranks[1]])
         self.state: dict[str, DTensor] = {}
         self.weights: dict[str, torch.Tensor] = {}
         if self.trains:
             for name, shape in decoder.shapes().items():
-                part = decoder.trained_part(name, train, self.rank)
+                part = decoder.trained_part(name, self.train, self.rank)
                 own = torch.empty(shape, dtype=torch.bfloat16)[part].contiguous()
                 self.state[name] = DTensor.from_local(
                     own, self.meshes[0], [Shard(0)], run_check=False
@@ -66,22 +69,13 @@ class Race:
         self.first_s[way], self._bound[way] = timed(bind)
 
     def fill(self, version: int) -> None:
-        """**Local.** Train: every element of a version is another one."""
-        for name, weight in self.state.items():
-            part = self.decoder.trained_part(name, redist.Mesh({"dp": TRAINERS}), self.rank)
-            assert part is not None
-            shape = self.decoder.shapes()[name]
-            for rows, found in blocks(weight.to_local(), name, shape, part, version, torch):
-                rows.copy_(found)
+        """**Local.** Train."""
+        tiles = {name: weight.to_local() for name, weight in self.state.items()}
+        train(self.decoder, tiles, self.train, self.rank, version)
 
     def is_right(self, version: int) -> bool:
         """**Collective.** Whether all engines have a version, bit for bit."""
-        good = True
-        if not self.trains:
-            for name, stored, to, of in parts_of(self.decoder, self.place, ENGINES):
-                shape, there = self.decoder.shapes()[name], self.weights[stored][to]
-                for rows, found in blocks(there, name, shape, of, version, torch):
-                    good = good and torch.equal(rows, found)
+        good = self.trains or has_version(self.decoder, self.weights, self.place, ENGINES, version)
         wrong = torch.tensor(int(not good))
         dist.all_reduce(wrong)
         return not wrong.item()

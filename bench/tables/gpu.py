@@ -89,13 +89,8 @@ def moves() -> list[str]:
     for case, label in LABELS.items():
         two, four, eight = (_moved(run, case) for run in runs.values())
         lines.append([label, two, four, _generic(runs[4], case), eight])
-    columns = [f"{n} ranks" for n in RANKS]
-    columns = [
-        "raw, **redist** in ms (% of the copy)",
-        *columns[:2],
-        "CuPy's copies, 4 ranks",
-        columns[2],
-    ]
+    first = "raw, **redist** in ms (% of the copy)"
+    columns = (first, "2 ranks", "4 ranks", "CuPy's copies, 4 ranks", "8 ranks")
     return [*table(columns, lines), "", _note([runs[4]], _size(runs[4]))]
 
 

@@ -34,7 +34,7 @@ Rows = dict[tuple[str, str], StoredRow]
 def cpu_moves() -> list[str]:
     """Milliseconds of every case at 128 MiB on 8 ranks with MPICH, and the gain with Open MPI."""
     stored = read("moves")
-    mpich, other = (_rows(stored, mpi, RANKS) for mpi in ("MPICH", "Open MPI"))
+    mpich, other = (_rows(stored, mpi) for mpi in ("MPICH", "Open MPI"))
     cases = [case for case in LABELS if (case, "redist") in mpich]
     by_hand = [other[case, "by-hand"] for case in cases if (case, "by-hand") in other]
     notes = RunNotes(stored, [mpich[case, "redist"] for case in cases])
@@ -88,8 +88,8 @@ def _cells(row: StoredRow) -> list[Value]:
     return [row.found["cases"], _mean(row), " to ".join(_short(end) for end in ends)]
 
 
-def _rows(stored: Stored, mpi: str, ranks: int) -> Rows:
-    found = stored.select(mpi=mpi, ranks=ranks, size_bytes=SIZE_BYTES)
+def _rows(stored: Stored, mpi: str) -> Rows:
+    found = stored.select(mpi=mpi, ranks=RANKS, size_bytes=SIZE_BYTES)
     return {(row.what["case"], row.what["contender"]): row for row in found}
 
 
