@@ -178,13 +178,13 @@ class Race:
 
     def _torch(self, values: Values, base: Way) -> None:
         layers, ends, x = values.tensors()
-        self._try(TORCH, runs(decoder_of(self.shape, layers, ends, "cuda"), x), base, {})
+        self._try(TORCH, runs(decoder_of(self.shape, layers, ends), x), base, {})
 
     def _accelerate(self, values: Values, base: Way) -> None:
         import accelerate
 
         layers, ends, x = values.tensors()
-        model = offloaded(self.shape, layers, ends, "cuda")
+        model = offloaded(self.shape, layers, ends)
         about = {"about": f"accelerate {accelerate.__version__}"}
         self._try(ACCELERATE, runs(model, x), base, about, repeat=max(2, self.repeat // 2))
 
@@ -211,7 +211,6 @@ class Race:
         )
         more = {
             "share": share, "waited": waited, "link_s": loaded / self.rate, "about": about,
-            "lanes": str(told),
         }  # fmt: skip
         say(
             f"larger: {self.label}: {name}: waited {waited:.1%} of {told.seconds:.3f} s; {about}\n{told}"

@@ -12,7 +12,7 @@ PRODUCTS = ("q", "k", "v", "o", "gate", "up", "down")
 """Weights of a layer that something is multiplied by; the others scale norms."""
 
 
-def decoder_of(shape: Shape, layers: Sequence[Tensors], ends: Tensors, device: Any) -> Any:
+def decoder_of(shape: Shape, layers: Sequence[Tensors], ends: Tensors) -> Any:
     """A module with these weights, of :meth:`~examples.decoder.Shape.layer`; they are not copied."""
     import torch
 
@@ -21,7 +21,6 @@ def decoder_of(shape: Shape, layers: Sequence[Tensors], ends: Tensors, device: A
     for block, weights in zip(model.blocks, layers, strict=True):
         _fill(block, weights)
     _fill(model, ends)
-    model.place(device)
     return model.eval()
 
 
@@ -83,17 +82,11 @@ def _decoder(shape: Shape) -> Any:
             super().__init__()
             self.blocks = nn.ModuleList(Block() for _ in range(shape.layers))
             self.norm, self.logits = Norm(), linear(shape.ends()["logits"])
-            self.device: Any = None
-
-        def place(self, device: Any) -> None:
-            self.device = device
 
         def forward(self, x: Any) -> Any:
             half = shape.head // 2
-            rates = 10000.0 ** (-torch.arange(half, device=self.device, dtype=torch.float32) / half)
-            angles = (
-                torch.arange(x.shape[1], device=self.device, dtype=torch.float32)[:, None] * rates
-            )
+            rates = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
+            angles = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None] * rates
             angles = torch.cat([angles, angles], dim=1)
             cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
             for block in self.blocks:
@@ -110,7 +103,7 @@ def _partners(x: Any) -> Any:
     return torch.cat([-other, one], dim=-1)
 
 
-def offloaded(shape: Shape, layers: Sequence[Tensors], ends: Tensors, device: Any) -> Any:
+def offloaded(shape: Shape, layers: Sequence[Tensors], ends: Tensors) -> Any:
     """The module with its weights in pinned memory; accelerate brings those of each part in turn."""
     import torch
     from accelerate import cpu_offload
@@ -118,13 +111,12 @@ def offloaded(shape: Shape, layers: Sequence[Tensors], ends: Tensors, device: An
     def pinned(weights: Tensors) -> Tensors:
         found = {}
         for name, weight in weights.items():
-            turned = (weight.T if weight.ndim == 2 else weight).contiguous().cpu()
-            turned = turned.pin_memory() if device != "cpu" else turned
+            turned = (weight.T if weight.ndim == 2 else weight).contiguous().cpu().pin_memory()
             found[name] = turned.T if weight.ndim == 2 else turned
         return found
 
-    model = decoder_of(shape, [pinned(one) for one in layers], pinned(ends), device)
-    cpu_offload(model, torch.device(device), state_dict=dict(model.state_dict()))
+    model = decoder_of(shape, [pinned(one) for one in layers], pinned(ends))
+    cpu_offload(model, torch.device("cuda"), state_dict=dict(model.state_dict()))
     return model
 
 

@@ -42,11 +42,6 @@ CASES = (
 )
 
 
-def product(x: Any, cols: Any, vals: Any) -> Any:
-    """A sparse product by rows: gather, multiply, add."""
-    return pgas.sum(x.get(cols) * vals, axis=1)
-
-
 def measure_reads(comm: MPI.Intracomm) -> list[dict[str, Any]]:
     """Each case, results compared first. **Collective over `comm`.**"""
     return [_measure(comm, case) for case in CASES]
@@ -63,10 +58,7 @@ def _measure(comm: MPI.Intracomm, case: ReadCase) -> dict[str, Any]:
     cut = "{x}" if not wide else "{x}, {}"
     x = pgas.asarray(rng.normal(size=(n, *wide)), mesh=mesh).to(cut)
     cols = pgas.asarray(whole, mesh=mesh).to("{x}, {}")
-    vals = pgas.asarray(rng.normal(size=(n, case.long)), mesh=mesh).to("{x}, {}")
-    vals = vals[..., None] if wide else vals
     read: Any = pgas.program(layouts="as written")(lambda x, cols: x.get(cols))
-    step: Any = pgas.program(layouts="as written")(product)
     own = np.array(cols.copy().local)
     first_s = slowest_s(comm, partial(read, x, cols))
     with redist.trace() as t:
@@ -91,13 +83,11 @@ def _measure(comm: MPI.Intracomm, case: ReadCase) -> dict[str, Any]:
     want = at_once()
     (some, sent_rows), (_, sent_once) = _counted(comm, by_rows), _counted(comm, at_once)
     same = got.local.tobytes() == want.tobytes() and np.array_equal(np.stack(some), want[::PART])
-    step(x, cols, vals)
     ways: dict[str, Any] = {
         "read": partial(read, x, cols),
         "move": partial(move, moved),
         "take": take,
         "at once": at_once,
-        "product": partial(step, x, cols, vals),
     }
     times = in_turn(ways, REPEATS, partial(slowest_s, comm))
     ratios = np.array(times["read"]) / np.array(times["move"])

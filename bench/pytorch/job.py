@@ -133,7 +133,6 @@ def measure_moves(n_bytes: int, repeat: int) -> list[dict[str, Any]]:
                 **about, "after": text(after), "wrong": wrong, **race(works, repeat),
                 "source": source._local_tensor.nbytes, "received": int(received),
                 "certified": {"redist": transfer.peak_bytes, "messages": by_group.peak_bytes},
-                "planned": transfer.plans[0].received_bytes,
             }
         )  # fmt: skip
         say(f"torch: {rows[-1]}")

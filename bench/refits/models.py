@@ -101,7 +101,7 @@ def trained(model: Model, *, fsdp: bool = False) -> Weights:
         "output_layer.weight": (f"{rows}, {{}}", stages[-1]),
         "decoder.final_layernorm.weight": (None, stages[-1]),
     }
-    shapes = _megatron_shapes(model)
+    shapes = _texts(_megatron_types(model))
     used = {key: value for key, value in layouts.items() if _is_used(key, shapes)}
     names = FAMILIES[model.family]["megatron"](model.config)
     return Weights.declare(used, shapes=shapes, names=names)
@@ -137,9 +137,7 @@ def served(model: Model, *, tp: int, by_experts: bool = False, ranks: int = 128)
     theirs = Names(FAMILIES[model.family]["megatron"](model.config))
     known = {part.name: part.shape for name, shape in _megatron_types(model).items() for part in
              theirs.parts_of(name, shape)}  # fmt: skip
-    shapes = {
-        name: f"{_kind(name)}{list(shape)}" for name, shape in rules.stored_from(known).items()
-    }
+    shapes = _texts(rules.stored_from(known))
     used = {key: value for key, value in layouts.items() if _is_used(key, shapes)}
     return Weights.declare(used, mesh, shapes=shapes, names=rules)
 
@@ -149,12 +147,11 @@ def _is_used(pattern: str, shapes: Mapping[str, Any]) -> bool:
     return any(any(True for _ in found.find(name)) for name in shapes)
 
 
-def _kind(name: str) -> str:
-    return "f32" if name.endswith("bias") else "bf16"
-
-
-def _megatron_shapes(model: Model) -> dict[str, str]:
-    return {name: f"{_kind(name)}{list(shape)}" for name, shape in _megatron_types(model).items()}
+def _texts(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    return {
+        name: f"{'f32' if name.endswith('bias') else 'bf16'}{list(shape)}"
+        for name, shape in shapes.items()
+    }
 
 
 def _megatron_types(model: Model) -> dict[str, tuple[int, ...]]:

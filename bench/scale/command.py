@@ -100,11 +100,11 @@ def measure_shape(shape: Shape, sizes: Sequence[int], repeat: int) -> dict[str, 
     return {"fast": job(FAST_MBIT, [])["probes"], **job(RATE_MBIT, sizes)}
 
 
-def machine_of(found: Mapping[str, Any], shape: Shape, processors: float | None = None) -> Machine:
+def machine_of(found: Mapping[str, Any], shape: Shape) -> Machine:
     """The emulated cluster on paper, from what was probed."""
     probes, fast = found["probes"], found["fast"]
     n, per = shape.hosts * shape.ranks, shape.ranks
-    cores = float(processors or len(os.sched_getaffinity(0)))
+    cores = float(len(os.sched_getaffinity(0)))
     on_each = cores / n
     """Share of a processor that a rank has while all are at work."""
     copied = probes["copied_bytes"] / on_each

@@ -23,7 +23,6 @@ def found(ours_s: float, theirs_s: float, wrong: bool = False) -> dict[str, Any]
     move = {
         "mesh": "4", "before": "S0", "after": "S1", "wrong": wrong, "seconds": seconds, "peak": peak,
         "source": 2 * MIB, "certified": {"redist": 4 * MIB, "messages": 4 * MIB}, "received": 8,
-        "planned": 8,
     }  # fmt: skip
     ways = {"redist": [ours_s], "full tensors": [theirs_s], "DCP": [3 * theirs_s]}
     refit = {
