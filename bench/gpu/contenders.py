@@ -197,17 +197,13 @@ class RawCopy(GpuContender):
         from cupy.cuda import runtime
 
         handles = comm.allgather(runtime.ipcGetMemHandle(_address(self.input)))
-        sizes = comm.allgather(self._input_bytes)
+        sizes = comm.allgather(0 if self.input is None else int(self.input.nbytes))
         self._opened = {
             rank: runtime.ipcOpenMemHandle(handle, _LAZY_PEER_ACCESS)
             for rank, handle in enumerate(handles)
             if rank != comm.rank
         }
         self._copies = list(self._pieces(sizes))
-
-    @property
-    def _input_bytes(self) -> int:
-        return 0 if self.input is None else int(self.input.nbytes)
 
     def _pieces(self, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Offset in the target, address to read from, bytes: from the next rank on."""

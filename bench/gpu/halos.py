@@ -29,10 +29,9 @@ from redist import pgas
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.layout.mesh import Mesh
-from redist.layout.tiles import box_of
 from redist.measure.job import mpi_name
 from redist.measure.timing import Stopwatch, all_agree, meet
-from redist.measure.values import ValueBox
+from redist.measure.values import ValueBox, boxes
 from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.cuda.kernels.rounds import CudaCopyList
 from redist.runtime.halo import exchange_halo
@@ -66,7 +65,7 @@ def run(ranks: int = 8, side: int = 512, width: int = 1, repeat: int = 11) -> Ta
 def measure(side: int, width: int, repeats: int) -> dict[str, Any]:
     """All ways to exchange halos, then faces alone. **Collective over all ranks of the job.**"""
     comm = MPI.COMM_WORLD
-    box = Cube.of(comm, side, width)
+    box = Cube(comm, side, width)
     ways: dict[str, Way] = {
         "redist, exchange": Exchange(box), "redist, map_tiles": Mapped(box),
         "redist.pack to pinned memory, MPI": Packs(box), "by hand, pinned": ByHand(box, True),
@@ -105,30 +104,21 @@ def measure(side: int, width: int, repeats: int) -> dict[str, Any]:
 class Cube:
     """A cube of f32, the tile of this rank with room for a halo around it, and what must be there."""
 
-    def __init__(self, comm: MPI.Intracomm, type: ArrayType, width: int) -> None:
-        self.comm, self.type, self.width = comm, type, width
-        box = box_of(type, comm.rank)
-        assert box is not None
-        self.lo = tuple(lo for lo, _ in box)
-        self.inner = tuple(hi - lo for lo, hi in box)
-        self.outer = tuple(n + 2 * width for n in self.inner)
-        self.whole = tuple(slice(width, -width) for _ in box)
-
-    @staticmethod
-    def of(comm: MPI.Intracomm, side: int, width: int) -> Cube:
-        """A cube cut along three dims, as evenly as the number of ranks allows."""
+    def __init__(self, comm: MPI.Intracomm, side: int, width: int) -> None:
+        """Cut along three dims, as evenly as the number of ranks allows."""
         counts = MPI.Compute_dims(comm.size, 3)
         if any(side % n for n in counts):
             raise RequestError(f"cannot cut {side}^3 by {counts} ranks: give another side")
         mesh = Mesh(dict(zip("xyz", counts, strict=True)))
-        return Cube(
-            comm, ArrayType.parse(f"f32[{side}{{x}}, {side}{{y}}, {side}{{z}}]", mesh), width
-        )
+        self.type = ArrayType.parse(f"f32[{side}{{x}}, {side}{{y}}, {side}{{z}}]", mesh)
+        self.comm, self.width, self.box = comm, width, boxes(self.type)[comm.rank]
+        self.inner = self.box.shape
+        self.outer = tuple(n + 2 * width for n in self.inner)
+        self.whole = (slice(width, -width),) * 3
 
     def tile(self, width: int = 0) -> Any:
         """**Local.** This rank's tile with a halo of some width."""
-        lo = tuple(lo - width for lo in self.lo)
-        hi = tuple(lo + n + width for lo, n in zip(self.lo, self.inner, strict=True))
+        lo, hi = tuple(n - width for n in self.box.lo), tuple(n + width for n in self.box.hi)
         return values(ValueBox(lo, hi), self.type.shape)
 
     def is_grown(self, found: Any) -> bool:

@@ -173,12 +173,9 @@ def run(n: int = N_LAYERS) -> Tables:
 def _best_by_hand(
     graph: EinGraph, mesh: Mesh, parts: list[SubAxis], topology: Topology
 ) -> tuple[str, int]:
-    found = []
-    for name, cuts in hand_plans(parts).items():
-        time_ps = hand_time_ps(graph, mesh, parts, cuts, topology, GPU)
-        if time_ps is not None:
-            found.append((time_ps, name))
-    least, name = min(found)
+    plans = hand_plans(parts)
+    times = {name: hand_time_ps(graph, mesh, parts, plans[name], topology, GPU) for name in plans}
+    least, name = min((ps, name) for name, ps in times.items() if ps is not None)
     return name, least
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import redist
@@ -16,7 +17,7 @@ from redist.text.progress import track
 
 TP = {"Qwen3-235B": 8, "DeepSeek-V3": 16, "Kimi-K2": 16}
 PLAN_S, RUNS_S, BALANCE = 5.0, 0.2, 1.05
-TARGETS_LOOKED_AT = 5
+RANKS_LOOKED_AT = 5
 MODEL_FILE = ".model.json"
 
 
@@ -77,11 +78,10 @@ def _row(label: str, source: redist.Weights, target: redist.Weights, limit: str)
         lambda: redist.refit(source, target, limit_bytes=limit), time.process_time
     )
     certify_s, certificate = timed(lambda: plan.certificate, time.process_time)
-    every = (*target.ranks[:: max(1, len(target.ranks) // TARGETS_LOOKED_AT)],)
-    senders = (*source.ranks[:: max(1, len(source.ranks) // TARGETS_LOOKED_AT)],)
     runs_s = max(
-        *(timed(lambda r=r: plan.runs(r), time.process_time)[0] for r in every),  # type: ignore[misc]
-        *(timed(lambda r=r: plan.runs(r, sends=True), time.process_time)[0] for r in senders),  # type: ignore[misc]
+        timed(partial(plan.runs, rank, sends=sends), time.process_time)[0]
+        for side, sends in ((target, False), (source, True))
+        for rank in side.ranks[:: max(1, len(side.ranks) // RANKS_LOOKED_AT)]
     )
     _, staged, whole = schedules(plan)
     step = int(plan.turns.busiest.sum())
