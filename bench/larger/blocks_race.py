@@ -58,15 +58,12 @@ def run(
 
     share: of the memory; folder: of the file; dask: a Python that has Dask, '' is none.
     """
-    asked: dict[str, Any] = {
-        "sizes": astuple(BlockStack(layers, width, sequences, tokens)),
-        "folder": folder,
-    }
-    start = on_ranks(ranks)
-    data = found_by(start, "bench.larger.blocks_race", **asked, share=share, repeat=repeat)
+    sizes = astuple(BlockStack(layers, width, sequences, tokens))
+    asked: dict[str, Any] = {"sizes": sizes, "folder": folder, "repeat": repeat}
+    data = found_by(on_ranks(ranks), "bench.larger.blocks_race", **asked, share=share)
     if data["wrong"]:
         raise WrongPlanError(f"other results: {', '.join(data['wrong'])}")
-    asked |= {"workers": ranks, "limit_bytes": data["limit_bytes"], "repeat": repeat}
+    asked |= {"workers": ranks, "limit_bytes": data["limit_bytes"]}
     return (table(data, _by_dask(dask, asked) if dask else None),)
 
 

@@ -68,11 +68,8 @@ def _cuts(name: str, shape: tuple[int, ...], tp: int) -> dict[int, str]:
 
 
 def _engine(tensors: Mapping[str, Any], sizes: Mapping[str, Any]) -> Weights:
-    first, n, tp = (
-        sizes["train"]["num_gpus"],
-        sizes["generation"]["num_gpus"],
-        sizes["generation"]["tp_size"],
-    )
+    serve = sizes["generation"]
+    first, n, tp = sizes["train"]["num_gpus"], serve["num_gpus"], serve["tp_size"]
     mesh = Mesh({"dp": n // tp, "tp": tp}, ranks=range(first, first + n))
     rules = _rules(tensors)
     names = Names(rules)

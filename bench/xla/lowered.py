@@ -122,13 +122,13 @@ def ratio(row: dict[str, Any]) -> float:
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> Table:
-    more = [r["received_bytes"][0] - r["received_bytes"][1] for r in rows]
+    bytes_of = [(row, *row["received_bytes"]) for row in rows]
     kinds = {
         "all": rows,
         "XLA gathers the whole array": [row for row in rows if row["gathers_all"]],
-        "XLA moves more bytes": [r for r, n in zip(rows, more, strict=True) if n > 0],
-        "equal bytes": [r for r, n in zip(rows, more, strict=True) if n == 0],
-        "XLA moves fewer bytes": [r for r, n in zip(rows, more, strict=True) if n < 0],
+        "XLA moves more bytes": [row for row, theirs, ours in bytes_of if theirs > ours],
+        "equal bytes": [row for row, theirs, ours in bytes_of if theirs == ours],
+        "XLA moves fewer bytes": [row for row, theirs, ours in bytes_of if theirs < ours],
     }
     lines: list[Row] = []
     for name, some in kinds.items():
@@ -144,12 +144,12 @@ def _summary(rows: Sequence[dict[str, Any]]) -> Table:
                 "of bound": max((r["held_bytes"][1] / r["bound_bytes"] for r in some), default=None),
             }
         )  # fmt: skip
-    title = "XLA's own resharding over the plan run by XLA: 64 MiB, "
+    where = f"64 MiB, {DEVICES} CPU devices, jax {version('jax')}"
+    title = f"XLA's own resharding over the plan run by XLA: {where}"
     notes = (
         "time, bytes received, memory (arguments, results, temporaries): XLA / plan, geomeans",
         "of bound: the most memory that a plan took, over what redist said it would take at most",
     )
-    title += f"{DEVICES} CPU devices, jax {version('jax')}"
     return Table.of("summary", title, lines, *notes)
 
 
