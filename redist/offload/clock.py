@@ -70,8 +70,8 @@ WORK = ("run", 0)
 """The lane of tasks and moves."""
 
 
-def clock(graph: MemoryGraph, *, admits: bool = True, in_order: bool = False) -> ClockedRun:
-    """**Local.** Run a graph by the clock: memory by admission or by its credits, lanes freely or in order.
+def clock(graph: MemoryGraph, *, admits: bool = True) -> ClockedRun:
+    """**Local.** Run a graph by the clock: memory by admission, as programs run, or by its credits.
 
     >>> from redist.offload.compile import compile_memory
     >>> from redist.program.memory_graph import MemoryPlace
@@ -84,23 +84,18 @@ def clock(graph: MemoryGraph, *, admits: bool = True, in_order: bool = False) ->
     >>> [clock(graph) for graph in graphs]
     [ClockedRun(time_ps=540, work_ps=300, waited_ps=240), ClockedRun(time_ps=380, work_ps=300, waited_ps=80)]
     """
-    return _Clock(graph, admits, in_order).run()
-
-
-def modelled_ps(graph: MemoryGraph) -> int:
-    """**Local.** The time of a run by the clock, as programs run: by admission, lanes freely."""
-    return clock(graph).time_ps
+    return _Clock(graph, admits).run()
 
 
 class _Clock:
     """One run by the clock."""
 
-    def __init__(self, graph: MemoryGraph, admits: bool, in_order: bool) -> None:
+    def __init__(self, graph: MemoryGraph, admits: bool) -> None:
         self.graph = graph
         before = content_edges(graph) if admits else [one.before for one in graph.vertices]
         self.admission = Admission(graph) if admits else None
         n = len(before)
-        self.ranks = list(range(n)) if in_order else by_longest_path(graph, before)
+        self.ranks = by_longest_path(graph, before)
         self.by_rank = [0] * n
         for number, rank in enumerate(self.ranks):
             self.by_rank[rank] = number
@@ -112,13 +107,6 @@ class _Clock:
                 self.after[one].append(number)
         lanes = dict.fromkeys(one for one in self.lane if one is not None)
         self.heaps: dict[tuple[str, int], list[int]] = {lane: [] for lane in lanes}
-        self.order: dict[tuple[str, int], list[int]] | None = None
-        if in_order:
-            self.order = {lane: [] for lane in lanes}
-            for number in reversed(range(n)):
-                lane = self.lane[number]
-                if lane is not None:
-                    self.order[lane].append(number)
 
     def _lane_of(self, number: int) -> tuple[str, int] | None:
         vertex, residencies = self.graph.vertices[number], self.graph.residencies
@@ -168,22 +156,15 @@ class _Clock:
             else:
                 heap.remove(self.ranks[number])
                 heapq.heapify(heap)
-            if self.order is not None:
-                self.order[lane].pop()
             if self.admission is not None:
                 self.admission.begin(number)
             return number
         return None
 
     def _best(self, lane: tuple[str, int], heap: list[int]) -> int | None:
-        best = self.by_rank[heap[0]]
-        if self.order is not None and best != self.order[lane][-1]:
-            return None
-        admission = self.admission
+        best, admission = self.by_rank[heap[0]], self.admission
         if admission is None or admission.may_begin(best):
             return best
-        if self.order is not None:
-            return None
         tried = [self.by_rank[one] for one in heapq.nsmallest(TRIED, heap[: 2**TRIED - 1])]
         first = admission.first
         if self.lane[first] == lane and not self.open[first]:

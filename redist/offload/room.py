@@ -44,11 +44,7 @@ def unlimited_bytes(tasks: TaskList) -> int:
 
 
 class NoRoomError(Exception):
-    """A place has no room, whatever leaves it."""
-
-    def __init__(self, place: int) -> None:
-        super().__init__(place)
-        self.place = place
+    """A place, by its number, has no room, whatever leaves it."""
 
 
 class TooMuchMovedError(Exception):

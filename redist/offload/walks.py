@@ -104,10 +104,7 @@ class _Walk:
         """A task: its operands come, its results get room; then what was used last leaves."""
         task, room = self.listed.tasks[number], self.room
         here = room.state[0]
-        for tile in task.reads:
-            if here[tile] != NEW:
-                room.fetch(tile, 0, at)
-        for tile in task.updates:
+        for tile in (*task.reads, *task.updates):
             if here[tile] != NEW:
                 room.fetch(tile, 0, at)
         made = sum([room.sizes[tile] for tile in task.makes])
