@@ -14,13 +14,22 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from redist.errors import CaptureError
-from redist.pgas.ghosts.stand_ins import VIEWS, look_at, pretend
+from redist.pgas.ghosts.stand_ins import VIEWS, look_at, order_of, pretend
 from redist.pgas.ghosts.tape import RETURN_IT, Ref, Tape, TaskKind
 from redist.pgas.kinds import number_kind
 from redist.pgas.ordering.lines import sort_lines
-from redist.pgas.structures import replaced
+from redist.pgas.structures import found_in, replaced
 
 AnyArray = NDArray[Any]
+
+
+def _method(function: Callable[..., Any], **defaults: Any) -> Callable[..., Any]:
+    """A method that calls a function of NumPy with all of its options."""
+
+    def method(self: Ghost, axis: Any = None, **options: Any) -> Any:
+        return function(self, **{**defaults, **options, "axis": axis})
+
+    return method
 
 
 class Ghost(NDArrayOperatorsMixin):
@@ -42,37 +51,14 @@ class Ghost(NDArrayOperatorsMixin):
 
     # How it looks
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.like.shape
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return self.like.strides
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.like.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.like.ndim
-
-    @property
-    def size(self) -> int:
-        return self.like.size
-
-    @property
-    def itemsize(self) -> int:
-        return self.like.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.like.nbytes
-
-    @property
-    def flags(self) -> Any:
-        return self.like.flags
+    shape = property(operator.attrgetter("like.shape"))
+    strides = property(operator.attrgetter("like.strides"))
+    dtype = property(operator.attrgetter("like.dtype"))
+    ndim = property(operator.attrgetter("like.ndim"))
+    size = property(operator.attrgetter("like.size"))
+    itemsize = property(operator.attrgetter("like.itemsize"))
+    nbytes = property(operator.attrgetter("like.nbytes"))
+    flags = property(operator.attrgetter("like.flags"))
 
     @property
     def T(self) -> Ghost:
@@ -125,7 +111,7 @@ class Ghost(NDArrayOperatorsMixin):
             if copy is False:
                 raise
             full = pretend(self.shape, np.uint8).reshape(sizes, copy=False).shape
-            return self._made(pretend(full, self.dtype), np.reshape, (self, tuple(full)), {})
+            return note(self.tape, np.reshape, (self, tuple(full)), {}, pretend(full, self.dtype))
         return self._view(reshaped, sizes)
 
     def view(self, dtype: Any) -> Ghost:
@@ -152,18 +138,9 @@ class Ghost(NDArrayOperatorsMixin):
             np.zeros(one.shape, np.int64) if isinstance(one, Ghost) else one for one in keys
         )
         shape = small[asked].shape
-        return self._made(pretend(shape, self.dtype), operator.getitem, (self, key), {})
+        return note(self.tape, operator.getitem, (self, key), {}, pretend(shape, self.dtype))
 
     # Functions
-
-    def _made(
-        self,
-        like: Any,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        options: Mapping[str, Any],
-    ) -> Ghost:
-        return note(self.tape, function, args, options, like)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "__call__":
@@ -197,13 +174,11 @@ class Ghost(NDArrayOperatorsMixin):
     def astype(self, dtype: Any, copy: bool = True) -> Ghost:
         if np.dtype(dtype) == self.dtype and not copy:
             return self
-        like = pretend(
-            self.shape, dtype, sorted(range(self.ndim), key=lambda i: -abs(self.strides[i]))
-        )
-        return self._made(like, np.astype, (self, np.dtype(dtype)), {"copy": copy})
+        like = pretend(self.shape, dtype, order_of(self.like))
+        return note(self.tape, np.astype, (self, np.dtype(dtype)), {"copy": copy}, like)
 
     def copy(self) -> Ghost:
-        return self._made(pretend(self.shape, self.dtype), np.copy, (self,), {"order": "C"})
+        return note(self.tape, np.copy, (self,), {"order": "C"}, pretend(self.shape, self.dtype))
 
     def conj(self) -> Any:
         return np.conjugate(self)
@@ -217,36 +192,17 @@ class Ghost(NDArrayOperatorsMixin):
         small = np.broadcast_to(np.zeros((), np.uint8), self.shape)
         asked = np.zeros(indices.shape, np.int64) if isinstance(indices, Ghost) else indices
         like = pretend(small.take(asked, axis, mode="clip").shape, self.dtype)
-        return self._made(like, np.take, (self, indices), options)
+        return note(self.tape, np.take, (self, indices), options, like)
 
-    def sum(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
-    ) -> Any:
-        return np.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def prod(self, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        return np.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
-
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return np.max(self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return np.min(self, axis=axis, keepdims=keepdims)
-
-    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return np.any(self, axis=axis, keepdims=keepdims)
-
-    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return np.all(self, axis=axis, keepdims=keepdims)
-
-    def argmin(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return np.argmin(self, axis=axis, keepdims=keepdims)
-
-    def argmax(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return np.argmax(self, axis=axis, keepdims=keepdims)
-
-    def cumsum(self, axis: Any = None, dtype: Any = None) -> Any:
-        return np.cumsum(self, axis=axis, dtype=dtype)
+    sum = _method(np.sum, axis=None, dtype=None, keepdims=False)
+    prod = _method(np.prod, axis=None, dtype=None, keepdims=False)
+    max = _method(np.max, axis=None, keepdims=False)
+    min = _method(np.min, axis=None, keepdims=False)
+    any = _method(np.any, axis=None, keepdims=False)
+    all = _method(np.all, axis=None, keepdims=False)
+    argmin = _method(np.argmin, axis=None, keepdims=False)
+    argmax = _method(np.argmax, axis=None, keepdims=False)
+    cumsum = _method(np.cumsum, axis=None, dtype=None)
 
     # Writes
 
@@ -333,19 +289,15 @@ def call(
         options = {**options, "out": out}
     if isinstance(out, Ghost):
         return write(function, args, options, out)
+    ghosts = found_in((args, dict(options)), (Ghost,))
+    looks_like = function if ufunc is None else _method_of(ufunc, function)
     try:
-        if ufunc is not None:
-            like = look_at(_method_of(ufunc, function), likes_of(args), likes_of(dict(options)))
-        else:
-            like = look_at(function, likes_of(list(args)), likes_of(dict(options)))
+        like = look_at(looks_like, likes_of(list(args)), likes_of(dict(options)))
     except CaptureError as problem:
-        tape = next(iter(_ghosts_in((args, dict(options))))).tape
-        tape.refuse(f"what it gives is not known without values ({problem}); call it outside")
-    ghosts: list[Ghost] = []
-    refs_of((args, dict(options)), ghosts)
-    root = None
-    if function in VIEWS:
-        root = ghosts[0].root
+        ghosts[0].tape.refuse(
+            f"what it gives is not known without values ({problem}); call it outside"
+        )
+    root = ghosts[0].root if function in VIEWS else None
     return note(ghosts[0].tape, function, args, options, like, root)
 
 
@@ -356,12 +308,6 @@ def _method_of(ufunc: np.ufunc, method: Callable[..., Any]) -> Callable[..., Any
     return np.prod if ufunc is np.multiply else np.sum
 
 
-def _ghosts_in(thing: Any) -> list[Ghost]:
-    found: list[Ghost] = []
-    refs_of(thing, found)
-    return found
-
-
 def note(
     tape: Tape,
     function: Callable[..., Any],
@@ -369,30 +315,22 @@ def note(
     options: Mapping[str, Any],
     like: Any,
     root: int | None = None,
+    kind: type[Ghost] | None = None,
 ) -> Any:
-    """Note a call whose result looks so; the ghost, or ghosts, that it gives."""
+    """Note a call whose result looks so; the ghosts that it gives: as operands are, or of a kind."""
     ghosts: list[Ghost] = []
-    refs = refs_of(tuple(args), ghosts)
-    named = refs_of(dict(options), ghosts)
+    refs, named = refs_of((tuple(args), dict(options)), ghosts)
     reads = [one.root for one in ghosts]
-    kind = DeviceGhost if any(isinstance(one, DeviceGhost) for one in ghosts) else Ghost
+    if kind is None:
+        kind = DeviceGhost if any(isinstance(one, DeviceGhost) for one in ghosts) else Ghost
     if isinstance(like, list):
         whole = tape.new_value()
         tape.record(TaskKind.PURE, function, refs, named, whole, reads)
         made = []
         for at, one in enumerate(like):
-            part = kind(one, tape)
+            part, taken = kind(one, tape), (Ref(whole), at)
             scalar = one.ndim == 0
-            tape.record(
-                TaskKind.PURE,
-                operator.getitem,
-                (Ref(whole), at),
-                {},
-                part.number,
-                reads,
-                (),
-                scalar,
-            )
+            tape.record(TaskKind.PURE, operator.getitem, taken, {}, part.number, reads, (), scalar)
             made.append(part)
         return made
     result = kind(like, tape, root)
@@ -406,12 +344,10 @@ def write(
 ) -> Any:
     """Note a call that writes into a ghost; it."""
     if not isinstance(into, Ghost):
-        first = _ghosts_in((args, dict(options)))[0]
+        first = found_in((args, dict(options)), (Ghost,))[0]
         first.tape.refuse("it would change an array that is not part of the program")
     ghosts: list[Ghost] = []
-    refs = refs_of(tuple(args), ghosts)
-    named = refs_of(dict(options), ghosts)
-    into.tape.record(
-        TaskKind.WRITE, function, refs, named, None, [one.root for one in ghosts], (into.root,)
-    )
+    refs, named = refs_of((tuple(args), dict(options)), ghosts)
+    reads = [one.root for one in ghosts]
+    into.tape.record(TaskKind.WRITE, function, refs, named, None, reads, (into.root,))
     return into

@@ -147,19 +147,18 @@ class DeviceGhostMemory(GhostMemory):
             return values
         known = values if isinstance(values, Ghost) else np.array(values)
         like = pretend(known.shape, known.dtype)
-        return self._carried(self.real.asarray, known, like, DeviceGhost)
+        return note(_tape(), self.real.asarray, (known,), {}, like, kind=DeviceGhost)
 
     def host(self, tile: Any) -> Any:
         """**Local.** A ghost in memory."""
-        return self._carried(self.real.host, tile, pretend(tile.shape, tile.dtype), Ghost)
+        like = pretend(tile.shape, tile.dtype)
+        return note(_tape(), self.real.host, (tile,), {}, like, kind=Ghost)
 
     def contiguous(self, tile: Any) -> Any:
         """**Local.** Copy a ghost into C order; itself if it is."""
         if tile.flags.c_contiguous:
             return tile
-        return self._carried(
-            self.real.contiguous, tile, pretend(tile.shape, tile.dtype), DeviceGhost
-        )
+        return note(_tape(), self.real.contiguous, (tile,), {}, pretend(tile.shape, tile.dtype))
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """**Local.** Note a function of tiles on a GPU as it is."""
@@ -180,18 +179,6 @@ class DeviceGhostMemory(GhostMemory):
         stack = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
         rows, columns = x.shape[-2:-1], y.shape[-1:] if y.ndim > 1 else ()
         return note(_tape(), function, (x, y, dtype), {}, pretend((*stack, *rows, *columns), dtype))
-
-    def _carried(
-        self, function: Callable[..., Any], given: Any, like: Any, kind: type[Ghost]
-    ) -> Ghost:
-        """A ghost that a task of one operand gives."""
-        tape = _tape()
-        made = kind(like, tape)
-        ghosts: list[Ghost] = []
-        refs = refs_of((given,), ghosts)
-        reads = [one.root for one in ghosts]
-        tape.record(TaskKind.PURE, function, refs, {}, made.number, reads)
-        return made
 
 
 GHOSTS = GhostMemory(BUFFERS)

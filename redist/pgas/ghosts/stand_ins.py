@@ -118,11 +118,8 @@ def _grow(made: Any, sizes: Sizes) -> Any:
 
 
 def _joined(arrays: Sequence[AnyArray], axis: int = 0) -> AnyArray:
-    first = arrays[0]
-    at = axis % first.ndim
-    n = sum(one.shape[at] for one in arrays)
-    shape = [n if dim == at else size for dim, size in enumerate(first.shape)]
-    return pretend(shape, promote(*(one.dtype for one in arrays)))
+    n = sum(one.shape[axis] for one in arrays)
+    return _with_size(arrays[0], axis, n, promote(*(one.dtype for one in arrays)))
 
 
 def _stacked(arrays: Sequence[AnyArray], axis: int = 0) -> AnyArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -238,24 +238,18 @@ class Tape:
 
     @contextmanager
     def standing_in(self, node: int) -> Iterator[None]:
-        """Let what a block does belong to a node of the capture before, and count as done by its line."""
-        self._told = node
+        """Let what a block does belong to a node that is there, and count as done by its line."""
+        before, self._told = self._told, node
         try:
             with standing_at(self.nodes[node].line):
                 yield
         finally:
-            self._told = None
-
-    @contextmanager
-    def standing_anew(self, name: str, line: Line) -> Iterator[None]:
-        """Let what a block does belong to a node of its own, and count as done by a line."""
-        before, self._told = self._told, len(self.nodes)
-        self.nodes.append(CapturedNode(name, line))
-        try:
-            with standing_at(line):
-                yield
-        finally:
             self._told = before
+
+    def standing_anew(self, name: str, line: Line) -> AbstractContextManager[None]:
+        """Let what a block does belong to a node of its own, and count as done by a line."""
+        self.nodes.append(CapturedNode(name, line))
+        return self.standing_in(len(self.nodes) - 1)
 
     def current_node(self) -> int:
         """The number of the node under way: the call of this package that the program made."""
