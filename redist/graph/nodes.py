@@ -11,7 +11,7 @@ from itertools import groupby
 from redist.errors import PlanFormatError
 from redist.text.columns import table
 from redist.text.svg import write_if
-from redist.text.units import format_bytes, format_time
+from redist.text.units import count_of, format_bytes, format_time
 
 FORMAT = "redist program 1"
 
@@ -55,15 +55,6 @@ class GraphNode:
     arguments: tuple[int, ...]
     updates: bool
     moves: tuple[GraphMove, ...]
-
-
-def counted(n: int, what: str) -> str:
-    """A count with its noun, in the plural unless the count is 1.
-
-    >>> counted(1, "move"), counted(3, "call")
-    ('1 move', '3 calls')
-    """
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def grouped(moves: Sequence[GraphMove]) -> list[str]:
@@ -111,7 +102,7 @@ class ProgramGraph:
     def headline(self) -> str:
         """The program in one line."""
         made = sum(move.is_made for move in self.moves)
-        text = f"{self.name}: {counted(len(self.nodes), 'call')}, {counted(made, 'move')}"
+        text = f"{self.name}: {count_of(len(self.nodes), 'call')}, {count_of(made, 'move')}"
         if made != len(self.moves):
             text += f" instead of {len(self.moves)}"
         text += f", {format_bytes(self.received_bytes)}"

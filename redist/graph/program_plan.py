@@ -10,11 +10,11 @@ from typing import Any
 
 from redist.draw.picture import page_of
 from redist.errors import PlanFormatError
-from redist.graph.nodes import ProgramGraph, counted, grouped
+from redist.graph.nodes import ProgramGraph, grouped
 from redist.program.memory_graph import MemoryCertificate
 from redist.text.columns import table
 from redist.text.svg import write_if
-from redist.text.units import format_bytes, format_time
+from redist.text.units import count_of, format_bytes, format_time
 
 FORMAT = "redist program plan 1"
 
@@ -85,7 +85,7 @@ class ProgramPlan:
         """The plan in one line."""
         made = sum(move.is_made for move in self.graph.moves)
         text = (
-            f"{self.graph.name}: {counted(len(self.rows), 'call')}, {counted(made, 'move')}, "
+            f"{self.graph.name}: {count_of(len(self.rows), 'call')}, {count_of(made, 'move')}, "
             f"{format_bytes(self.received_bytes)}, {self.layouts}"
         )
         return f"{text} ({self.why})" if self.why else text
