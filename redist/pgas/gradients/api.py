@@ -48,12 +48,7 @@ def value_and_grad(
     have the same structure. If ``argnums`` is a tuple, so are the gradients. If ``function`` is a program
     (:func:`pgas.program`), so is the result.
     """
-    _check_function(function)
-    program = getattr(function, "value_and_grad", None)
-    if program is not None:
-        made: Callable[..., Any] = program(argnums, has_aux)
-        return made
-    return GradientFunction(function, argnums, has_aux, True)
+    return _gradient(function, "value_and_grad", argnums, has_aux)
 
 
 def grad(
@@ -65,12 +60,16 @@ def grad(
 
         slope = pgas.grad(lambda x: pgas.sum(pgas.sin(x)))(x)      # cos(x), cut as x is
     """
+    return _gradient(function, "grad", argnums, has_aux)
+
+
+def _gradient(function: Any, what: str, argnums: Argnums, has_aux: bool) -> Callable[..., Any]:
+    """What a program makes of itself by its method ``what``, or the same for a function."""
     _check_function(function)
-    program = getattr(function, "grad", None)
+    program: Callable[..., Callable[..., Any]] | None = getattr(function, what, None)
     if program is not None:
-        made: Callable[..., Any] = program(argnums, has_aux)
-        return made
-    return GradientFunction(function, argnums, has_aux, False)
+        return program(argnums, has_aux)
+    return GradientFunction(function, argnums, has_aux, what == "value_and_grad")
 
 
 def _check_function(function: Any) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from redist.errors import ArgumentTypeError
 from redist.pgas.ghosts.tape import current_tape
 from redist.pgas.gradients.recorder import Again, GradientRecorder, Noted
-from redist.pgas.gradients.rules.table import Owed, rule
+from redist.pgas.gradients.rules.table import Owed, rule, same
 from redist.pgas.structures import found_in
 from redist.pgas.tiles.arguments import kind_of_value
 from redist.pgas.tiles.arranging import arranging, asked, current_arranger
@@ -154,6 +154,4 @@ def _copy_of(tile: Tile, number: int) -> Tile:
     return tile.copy()
 
 
-@rule(afresh)
-def _afresh(owed: Owed) -> list[Any]:
-    return [owed.g]
+rule(afresh)(same)

@@ -26,6 +26,15 @@ def full(g: Any, shape: Sequence[int]) -> Any:
     return g if g.shape == tuple(shape) else broadcast_to(g, tuple(shape))
 
 
+def along(dim: int, key: Any) -> tuple[Any, ...]:
+    """A key of an array that is one of its dim ``dim``.
+
+    >>> along(1, slice(3))
+    (slice(None, None, None), slice(None, 3, None))
+    """
+    return (*(slice(None),) * dim, key)
+
+
 def unstretched(g: Any, own: Shape, shape: Shape) -> Any:
     """Sum a cotangent over the dims along which an operand of shape ``own`` was stretched to ``shape``.
 

@@ -12,8 +12,8 @@ outside, for gradients of gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,17 +70,12 @@ class Noted:
     again: Again
     """Does the call again; it keeps no array."""
 
-    @contextmanager
-    def standing(self) -> Iterator[None]:
+    def standing(self) -> AbstractContextManager[None]:
         """**Local.** Let what a block does count as the gradient of this call, done by its line."""
         tape = current_tape()
-        where = (
-            standing_at(self.line)
-            if tape is None
-            else tape.standing_anew(f"gradient of {self.name}", self.line)
-        )
-        with where:
-            yield
+        if tape is None:
+            return standing_at(self.line)
+        return tape.standing_anew(f"gradient of {self.name}", self.line)
 
 
 class GradientRecorder:
@@ -226,14 +221,9 @@ class GradientRecorder:
                     )
             with noted.standing():
                 given = Owed(
-                    noted.name,
-                    g,
-                    noted.results,
-                    noted.args,
-                    dict(noted.options),
-                    noted.operands,
+                    noted.name, g, noted.results, noted.args, dict(noted.options), noted.operands,
                     noted.needed,
-                )
+                )  # fmt: skip
                 found = noted.rule(given)
                 for i in sorted(noted.needed):
                     if found[i] is not None:

@@ -24,7 +24,7 @@ from redist.pgas.elementwise.unary import (
     sqrt,
 )  # fmt: skip
 from redist.pgas.gradients.cotangents import unstretched
-from redist.pgas.gradients.rules.table import RULES, Owed, Rule, constant, rule
+from redist.pgas.gradients.rules.table import RULES, Owed, Rule, constant, rule, same
 from redist.pgas.kinds import number_kind
 from redist.pgas.tiles.tiled import Tiled
 
@@ -188,6 +188,4 @@ def _sign(owed: Owed) -> list[Any]:
     return [None]
 
 
-@rule(astype)
-def _astype(owed: Owed) -> list[Any]:
-    return [owed.g]
+rule(astype)(same)

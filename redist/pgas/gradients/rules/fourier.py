@@ -11,6 +11,7 @@ from typing import Any
 from redist.pgas.creation import zeros_like
 from redist.pgas.elementwise.unary import conj, real
 from redist.pgas.fft import functions as fft
+from redist.pgas.gradients.cotangents import along
 from redist.pgas.gradients.rules.table import rule_of_one
 from redist.pgas.indexing import dispatch
 from redist.pgas.shapes.join import concat
@@ -24,8 +25,8 @@ def fitting(x: Any, n: int, dim: int) -> Any:
     """The first ``n`` values along a dim, with zeros behind them if there are fewer."""
     have = x.shape[dim]
     if have >= n:
-        return x if have == n else dispatch.get(x, (*(slice(None),) * dim, slice(n)))
-    one = dispatch.get(x, (*(slice(None),) * dim, slice(1)))
+        return x if have == n else dispatch.get(x, along(dim, slice(n)))
+    one = dispatch.get(x, along(dim, slice(1)))
     sizes = tuple(n - have if i == dim else m for i, m in enumerate(x.shape))
     return concat([x, zeros_like(broadcast_to(one, sizes))], axis=dim)
 
@@ -56,7 +57,7 @@ def whole_back(g: Any, shape: tuple[int, ...], dim: int, norm: str) -> Any:
     n = g.shape[dim]
     found = conj(fft.rfft(g, axis=dim, norm=INVERSE[norm]))
     keys = slice(0, 1), slice(1, (n + 1) // 2), slice((n + 1) // 2, n // 2 + 1)
-    first, middle, last = (dispatch.get(found, (*(slice(None),) * dim, key)) for key in keys)
+    first, middle, last = (dispatch.get(found, along(dim, key)) for key in keys)
     parts = [first, middle * 2, last]
     found = concat([one for one in parts if one.shape[dim]], axis=dim)
     return fitting(found, shape[dim], dim)
@@ -147,11 +148,5 @@ def _irfftn(
     return g
 
 
-@rule_of_one(fft.fftshift)
-def _fftshift(g: Any, y: Any, x: Any, *, axes: Any = None) -> Any:
-    return fft.ifftshift(g, axes=axes)
-
-
-@rule_of_one(fft.ifftshift)
-def _ifftshift(g: Any, y: Any, x: Any, *, axes: Any = None) -> Any:
-    return fft.fftshift(g, axes=axes)
+rule_of_one(fft.fftshift)(lambda g, y, x, **options: fft.ifftshift(g, **options))
+rule_of_one(fft.ifftshift)(lambda g, y, x, **options: fft.fftshift(g, **options))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.pgas.gradients.cotangents import full
+from redist.pgas.gradients.cotangents import along, full
 from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
 from redist.pgas.indexing import dispatch, inspected
 from redist.pgas.indexing.adding import add_along, add_at
@@ -22,9 +22,10 @@ from redist.pgas.tiles.tiled import Tiled
 constant(argsort, searchsorted)
 
 
-@rule_of_one(dispatch.get)
-def _get(g: Any, y: Any, x: Any, key: Any) -> Any:
-    return add_at(g, key, x.shape)
+rule_of_one(dispatch.get)(lambda g, y, x, key: add_at(g, key, x.shape))
+rule_of_one(add_at)(lambda g, y, values, key, shape: dispatch.get(g, key))
+rule_of_one(inspected.add_at)(lambda g, y, values, key, t: inspected.get(g, key))
+rule_of_one(add_along)(lambda g, y, values, indices, dim, n: take_along_axis(g, indices, axis=dim))
 
 
 @rule_of_one(inspected.get)
@@ -34,15 +35,10 @@ def _get_inspected(g: Any, y: Any, x: Any, key: Any) -> Any:
     return inspected.add_at(g, key, with_dtype(resolved_type(x.type), g.type.dtype))
 
 
-@rule_of_one(inspected.add_at)
-def _add_inspected(g: Any, y: Any, values: Any, key: Any, t: Any) -> Any:
-    return inspected.get(g, key)
-
-
 @rule_of_one(take)
 def _take(g: Any, y: Any, x: Any, indices: Any, *, axis: int | None = None) -> Any:
     dim = 0 if axis is None else axis % x.ndim
-    return add_at(g, (*(slice(None),) * dim, indices), x.shape)
+    return add_at(g, along(dim, indices), x.shape)
 
 
 @rule_of_one(take_along_axis)
@@ -67,18 +63,8 @@ def _is_alike(x: Any, indices: Any, dim: int) -> bool:
 def _compress(owed: Owed) -> list[Any]:
     condition, x = owed.args
     dim = owed.options.get("axis", 0) % x.ndim
-    g = add_at(owed.whole, (*(slice(None),) * dim, condition), x.shape)
+    g = add_at(owed.whole, along(dim, condition), x.shape)
     return [g if one is x else None for one in owed.operands]
-
-
-@rule_of_one(add_at)
-def _add_at(g: Any, y: Any, values: Any, key: Any, shape: Any) -> Any:
-    return dispatch.get(g, key)
-
-
-@rule_of_one(add_along)
-def _add_along(g: Any, y: Any, values: Any, indices: Any, dim: int, n: int) -> Any:
-    return take_along_axis(g, indices, axis=dim)
 
 
 @rule(topk)

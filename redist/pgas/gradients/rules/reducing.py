@@ -9,6 +9,7 @@ from redist.pgas import reductions
 from redist.pgas.creation import full_like
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.elementwise.binary import logical_and, maximum, multiply, where
+from redist.pgas.gradients.cotangents import along
 from redist.pgas.gradients.recorder import back_through
 from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
 from redist.pgas.indexing import dispatch
@@ -58,7 +59,7 @@ def _cumulative_sum(
 ) -> Any:  # fmt: skip
     dim = 0 if axis is None else axis % x.ndim
     g = flip(reductions.cumulative_sum(flip(g, axis=dim), axis=dim, dtype=g.dtype), axis=dim)
-    return _behind(g, dim, 1) if include_initial else g
+    return dispatch.get(g, along(dim, slice(1, None))) if include_initial else g
 
 
 @rule_of_one(reductions.cumulative_prod)
@@ -67,12 +68,13 @@ def _cumulative_prod(
 ) -> Any:  # fmt: skip
     """Products of 1, 2, 4 ... neighbours, joined: that has no quotients, which zeros would spoil."""
     dim = 0 if axis is None else axis % x.ndim
-    g = _behind(g, dim, 1) if include_initial else g
+    g = dispatch.get(g, along(dim, slice(1, None))) if include_initial else g
 
     def scan(x: Any) -> Any:
         for k in range(math.ceil(math.log2(max(1, x.shape[dim])))):
-            ahead = full_like(_before(x, dim, 2**k), 1)
-            x = multiply(x, concat([ahead, _before(x, dim, x.shape[dim] - 2**k)], axis=dim))
+            ahead = full_like(dispatch.get(x, along(dim, slice(2**k))), 1)
+            rest = dispatch.get(x, along(dim, slice(x.shape[dim] - 2**k)))
+            x = multiply(x, concat([ahead, rest], axis=dim))
         return x
 
     return back_through(scan, x if dtype is None else astype(x, dtype), g)
@@ -89,13 +91,3 @@ def _values_in_order(g: Any, y: Any, x: Any, places: Any, dims: Any) -> Any:
         part = owed / n * best
         total = part if total is None else total + part
     return total
-
-
-def _behind(x: Any, dim: int, n: int) -> Any:
-    """What lies behind the first ``n`` elements of a dim."""
-    return dispatch.get(x, (*(slice(None),) * dim, slice(n, None)))
-
-
-def _before(x: Any, dim: int, n: int) -> Any:
-    """The first ``n`` elements of a dim."""
-    return dispatch.get(x, (*(slice(None),) * dim, slice(n)))

@@ -10,8 +10,8 @@ from redist.pgas import reductions
 from redist.pgas.creation import empty_like, eye, full_like, ones_like, zeros_like
 from redist.pgas.elementwise.binary import where
 from redist.pgas.global_array import Array
-from redist.pgas.gradients.cotangents import full, unstretched
-from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one
+from redist.pgas.gradients.cotangents import along, full, unstretched
+from redist.pgas.gradients.rules.table import Owed, constant, rule, rule_of_one, same
 from redist.pgas.indexing import dispatch
 from redist.pgas.indexing.adding import add_at
 from redist.pgas.methods import imaginary_part, real_part
@@ -39,25 +39,18 @@ def _move(owed: Owed) -> list[Any]:
     return [owed.whole.to(x.type.with_pending(None, ()))]
 
 
-@rule(settled, Array.copy, copied, real_part)
-def _same(owed: Owed) -> list[Any]:
-    """An array has one meaning wherever it lies: so has its cotangent, which lies where a plan says."""
-    return [owed.g]
-
-
-@rule(imaginary_part)
-def _imaginary_part(owed: Owed) -> list[Any]:
-    return [owed.g * -1j]
+# An array has one meaning wherever it lies: so has its cotangent, which lies where a plan says.
+rule(settled, Array.copy, copied, real_part)(same)
+rule(imaginary_part)(lambda owed: [owed.g * -1j])
+rule_of_one(reshape)(lambda g, y, x, *_, **__: reshape(g, x.shape))
+rule_of_one(flip)(lambda g, y, x, **options: flip(g, **options))
+rule_of_one(tril)(lambda g, y, x, **options: tril(g, **options))
+rule_of_one(triu)(lambda g, y, x, **options: triu(g, **options))
 
 
 @rule_of_one(Array.to_device)
 def _to_device(g: Any, y: Any, x: Any, device: str, /, **_: Any) -> Any:
     return g.to_device(kind_of(x) or "cpu")
-
-
-@rule_of_one(reshape)
-def _reshape(g: Any, y: Any, x: Any, *_: Any, **__: Any) -> Any:
-    return reshape(g, x.shape)
 
 
 @rule(permute_dims)
@@ -111,11 +104,6 @@ def _meshgrid(owed: Owed) -> list[Any]:
     return found
 
 
-@rule_of_one(flip)
-def _flip(g: Any, y: Any, x: Any, **options: Any) -> Any:
-    return flip(g, **options)
-
-
 @rule_of_one(roll)
 def _roll(g: Any, y: Any, x: Any, shift: Any, **options: Any) -> Any:
     back: Any = -shift if isinstance(shift, (int, np.integer)) else tuple(-by for by in shift)
@@ -133,7 +121,7 @@ def _repeat(g: Any, y: Any, x: Any, repeats: Any, *, axis: int | None = None) ->
         apart = reshape(g, (*shape[: dim + 1], n, *shape[dim + 1 :]))
         return reshape(reductions.sum(apart, axis=dim + 1), x.shape)
     which = np.repeat(np.arange(shape[dim]), counts)
-    return reshape(add_at(g, (*(slice(None),) * dim, which), shape), x.shape)
+    return reshape(add_at(g, along(dim, which), shape), x.shape)
 
 
 @rule_of_one(tile)
@@ -152,7 +140,7 @@ def _concat(owed: Owed) -> list[Any]:
     for i, x in enumerate(arrays):
         n = x.size if axis is None else x.shape[dim]
         if i in owed.needed:
-            part = dispatch.get(owed.whole, (*(slice(None),) * dim, slice(at, at + n)))
+            part = dispatch.get(owed.whole, along(dim, slice(at, at + n)))
             found.append(reshape(part, x.shape) if axis is None else part)
         else:
             found.append(None)
@@ -163,9 +151,8 @@ def _concat(owed: Owed) -> list[Any]:
 @rule(stack)
 def _stack(owed: Owed) -> list[Any]:
     dim = owed.options.get("axis", 0) % owed.y.ndim
-    key = (slice(None),) * dim
     return [
-        dispatch.get(owed.whole, (*key, i)) if i in owed.needed else None
+        dispatch.get(owed.whole, along(dim, i)) if i in owed.needed else None
         for i in range(len(owed.operands))
     ]
 
@@ -177,16 +164,6 @@ def _unstack(owed: Owed) -> list[Any]:
         for g, y in zip(owed.g, owed.y, strict=True)
     ]
     return [stack(parts, axis=owed.options.get("axis", 0) % owed.args[0].ndim)]
-
-
-@rule_of_one(tril)
-def _tril(g: Any, y: Any, x: Any, *, k: int = 0) -> Any:
-    return tril(g, k=k)
-
-
-@rule_of_one(triu)
-def _triu(g: Any, y: Any, x: Any, *, k: int = 0) -> Any:
-    return triu(g, k=k)
 
 
 @rule_of_one(diagonal)
