@@ -83,7 +83,7 @@ class ProgramBody:
 
         if recorder is None:
             return LaidOut(self.name, tidy(captured), None, found.outside, comm)
-        again = partial(capture, recorder.again, arrays, {}, arrays, False, None)
+        again = partial(capture, recorder.again, arrays, arrays, False, None)
         if lies_otherwise and not recorder.odd:
             captured = again(CallRecorder())
         decided = decide_layouts(
@@ -124,7 +124,7 @@ class ProgramBody:
                         f"cannot use {array.type}: it was made while a program was captured and has no "
                         "values; return it from the program"
                     )
-            captured = capture(run, (), {}, arrays, arranger=recorder)
+            captured = capture(run, (), arrays, arranger=recorder)
         except Exception as problem:
             agree_on_nodes(self.name, comm, (), problem)
             raise

@@ -21,19 +21,12 @@ from redist.pgas.tiles.tiled import Tiled, held_by
 from redist.pgas.watch.seam import through, traffic
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm
+from redist.text.units import ranks_in_words
 
 # Make sure that all ranks have captured the same program, and agree on what they may leave out.
 
 
 H = TypeVar("H")
-
-
-@dataclass(frozen=True, slots=True)
-class RankReport:
-    """What a rank says of its capture: the nodes as texts, or the error that ended it."""
-
-    nodes: tuple[str, ...]
-    error: str | None = None
 
 
 def describe(node: CapturedNode) -> str:
@@ -47,39 +40,29 @@ def agree_on_nodes(
     name: str, comm: Comm, nodes: Sequence[CapturedNode], error: BaseException | None
 ) -> None:
     """**Collective.** Raise on all ranks but those that failed if one did, or has other nodes."""
-    own = RankReport(tuple(map(describe, nodes)), None if error is None else str(error))
-    reports = _from_all(comm, own)
+    said = _from_all(comm, (tuple(map(describe, nodes)), None if error is None else str(error)))
     if error is not None:
         return
-    for rank, report in enumerate(reports):
-        if report.error is not None:
-            raise CaptureError(
-                f"cannot run {name}: rank {rank} could not capture it: {report.error}"
-            )
-    if all(report == own for report in reports):
-        return
-    raise CaptureError(f"cannot run {name}: ranks disagree on the program; {_difference(reports)}")
+    for rank, (_, failed) in enumerate(said):
+        if failed is not None:
+            raise CaptureError(f"cannot run {name}: rank {rank} could not capture it: {failed}")
+    programs = [texts for texts, _ in said]
+    if len(set(programs)) > 1:
+        why = f"ranks disagree on the program; {_difference(programs)}"
+        raise CaptureError(f"cannot run {name}: {why}")
 
 
-def _difference(reports: Sequence[RankReport]) -> str:
-    """The first node in which programs differ, and who has which."""
+def _difference(programs: Sequence[tuple[str, ...]]) -> str:
+    """The first node in which the programs of ranks differ, and who has which."""
     at = 0
-    while len({report.nodes[at : at + 1] for report in reports}) == 1:
+    while len({nodes[at : at + 1] for nodes in programs}) == 1:
         at += 1
     who: dict[str, list[int]] = {}
-    for rank, report in enumerate(reports):
-        said = report.nodes[at] if at < len(report.nodes) else "the end"
-        who.setdefault(said, []).append(rank)
-    parts = (f"{_ranks(ranks)}: node {at} {said}" for said, ranks in who.items())
-    return "; ".join(parts)
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    if list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
-        return f"ranks {ranks[0]}-{ranks[-1]}"
-    return f"ranks {', '.join(map(str, ranks))}"
+    for rank, nodes in enumerate(programs):
+        who.setdefault(nodes[at] if at < len(nodes) else "the end", []).append(rank)
+    return "; ".join(
+        f"{ranks_in_words(ranks, len(programs))}: node {at} {said}" for said, ranks in who.items()
+    )
 
 
 def common_classes(comm: Comm, firsts: Sequence[int]) -> list[int]:
@@ -184,7 +167,6 @@ def map_ends(thing: Any, change: Callable[[ArrayEnd], Any]) -> Any:
 def capture(
     function: Callable[..., Any],
     args: Sequence[Any],
-    options: Mapping[str, Any],
     arrays: Sequence[Tiled],
     explains: bool = False,
     comm: Comm | None = None,
@@ -199,7 +181,7 @@ def capture(
     with with_ghost_tiles(arrays, tape) as inputs:
         before = [(array.type, array.tile) for array in arrays]
         with taping(tape), through(GhostTraffic(traffic(), tape)), arranging(arranger):
-            result = function(*args, **options)
+            result = function(*args)
             if arranger is not None:
                 arranger.finish(result, arrays)
         place = {id(array): i for i, array in enumerate(arrays)}

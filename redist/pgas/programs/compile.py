@@ -90,13 +90,11 @@ class ProgramCompiler:
             return nullcontext()
         return limit.planning(self._body.name, signature.speaks, self._options.progress)
 
-    def _replayed(
-        self, signature: Signature, steady: frozenset[int] | None = None
-    ) -> ReplayedProgram:
+    def _replayed(self, signature: Signature) -> ReplayedProgram:
         """**Collective.** Capture, plan and make ready; copies are kept of all arguments that are moved."""
-        laid = self._body.decide(signature, self._options.cache, steady)
+        laid = self._body.decide(signature, self._options.cache)
         ready = prepare(laid.tidied, laid.comm, self._options)
-        return ReplayedProgram(laid, ready, signature, steady)
+        return ReplayedProgram(laid, ready, signature, None)
 
     def _steady(self, signature: Signature, steady: frozenset[int]) -> ReplayedProgram | None:
         """**Collective.** The same for arguments that stay, as far as their copies have room."""

@@ -50,7 +50,7 @@ def explain_elsewhere(
     Arrays may be of any size and meshes of any: nothing is allocated, and no rank is needed.
     """
     arrays, ranks = _pretended(types, mesh)
-    captured = capture(function, arrays, {}, arrays, comm=ranks)
+    captured = capture(function, arrays, arrays, comm=ranks)
     return _graph(name, captured, types, topology or FLAT)
 
 
@@ -68,12 +68,12 @@ def plan_elsewhere(
     recorder = CallRecorder()
 
     def again(arranger: Arranger) -> Capture:
-        return capture(recorder.again, arrays, {}, arrays, comm=ranks, arranger=arranger)
+        return capture(recorder.again, arrays, arrays, comm=ranks, arranger=arranger)
 
     def find_costs(recorder: CallRecorder) -> ProgramCosts:
         return ProgramCosts.of(types_of(recorder), links, device)
 
-    written = _tidy(capture(function, arrays, {}, arrays, comm=ranks, arranger=recorder))
+    written = _tidy(capture(function, arrays, arrays, comm=ranks, arranger=recorder))
     found = decide_layouts(written, recorder, again, _tidy, find_costs, ALONE)
     return make_program_plan(_graph(name, found.tidied.captured, types, links), found)
 
@@ -162,7 +162,7 @@ def explain(
     if types:
         raise RequestError("cannot explain a function of types without a mesh: say mesh=")
     arrays = [one.array for one in find_outside(expression).arrays]
-    return Trace(moves_of(capture(expression, (), {}, arrays, explains=True)))
+    return Trace(moves_of(capture(expression, (), arrays, explains=True)))
 
 
 def moves_of(captured: Capture) -> list[Move]:

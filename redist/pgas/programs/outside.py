@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import getitem
+from operator import itemgetter
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -165,10 +165,6 @@ def _through(look: Look, get: Callable[[Any], Any]) -> Any:
     return get(look())
 
 
-def _item(key: Any, thing: Any) -> Any:
-    return getitem(thing, key)
-
-
 def _attribute(name: str, thing: Any) -> Any:
     return getattr(thing, name)
 
@@ -177,24 +173,23 @@ def _parts(thing: Any) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
     """What can be reached from something in one step, each with the way there."""
     if isinstance(thing, FunctionType):
         yield from _parts_of_function(thing)
-    elif isinstance(thing, (tuple, list, deque)):
-        for i, one in enumerate(thing):
-            yield one, partial(_item, i)
-    elif isinstance(thing, dict):
-        for key, one in thing.items():
-            yield one, partial(_item, key)
+    elif isinstance(thing, CONTAINERS):
+        pairs = thing.items() if isinstance(thing, dict) else enumerate(thing)
+        for key, one in pairs:
+            yield one, itemgetter(key)
     elif isinstance(thing, MethodType):
-        yield thing.__self__, partial(_attribute, "__self__")
-        yield thing.__func__, partial(_attribute, "__func__")
+        yield from _named(thing, "__self__", "__func__")
     elif isinstance(thing, partial):
-        yield thing.func, partial(_attribute, "func")
-        yield thing.args, partial(_attribute, "args")
-        yield thing.keywords, partial(_attribute, "keywords")
+        yield from _named(thing, "func", "args", "keywords")
     elif callable(thing) and hasattr(thing, "__wrapped__"):
-        yield thing.__wrapped__, partial(_attribute, "__wrapped__")
+        yield from _named(thing, "__wrapped__")
     elif _is_of_the_user(thing):
-        for name in _attributes(thing):
-            yield getattr(thing, name), partial(_attribute, name)
+        yield from _named(thing, *_attributes(thing))
+
+
+def _named(thing: Any, *names: str) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
+    for name in names:
+        yield getattr(thing, name), partial(_attribute, name)
 
 
 def _attributes(thing: Any) -> list[str]:
@@ -214,10 +209,8 @@ def _parts_of_function(function: FunctionType) -> Iterator[tuple[Any, Callable[[
             yield cell.cell_contents, partial(_cell, i)
         except ValueError:  # nothing is there yet
             continue
-    if function.__defaults__:
-        yield function.__defaults__, partial(_attribute, "__defaults__")
-    if function.__kwdefaults__:
-        yield function.__kwdefaults__, partial(_attribute, "__kwdefaults__")
+    given = [name for name in ("__defaults__", "__kwdefaults__") if getattr(function, name)]
+    yield from _named(function, *given)
     used = _names(function.__code__)
     for name in sorted(used):
         found = function.__globals__.get(name)
@@ -255,15 +248,8 @@ def _names(code: CodeType) -> set[str]:
 
 
 NOT_OF_THE_USER = (
-    "builtins",
-    "numpy",
-    "redist",
-    "mpi4py",
-    "types",
-    "cupy",
-    "functools",
-    "operator",
-)
+    "builtins", "numpy", "redist", "mpi4py", "types", "cupy", "functools", "operator",
+)  # fmt: skip
 
 
 def _is_users_module(module: ModuleType) -> bool:

@@ -10,9 +10,9 @@ from redist.layout.array_type import ArrayType
 from redist.pgas.ghosts.tape import COLLECTIVE, Task, TaskKind
 from redist.pgas.ghosts.traffic import TileMover
 from redist.pgas.programs.capture import Capture, common_classes, most_of, same_or_unknown, union_of
+from redist.pgas.programs.keeping import MadeOf, kept_lists, kept_moves, needed_for
 from redist.pgas.programs.passes.blocks import BlockedJoin, block_joins
 from redist.pgas.programs.passes.fuse import fuse_elements
-from redist.pgas.programs.passes.inspections import MadeOf, kept_lists, needed_for
 from redist.pgas.programs.passes.judge import judge
 from redist.pgas.programs.passes.order import (
     ReadTogether,
@@ -117,7 +117,7 @@ def tidy_up(
         tasks = block_joins(tasks, kept, roots, captured.shapes)
     else:
         tasks = fuse_elements(tasks, kept, roots, captured.shapes, captured.dtypes)
-    found = _kept_moves(tasks, captured, comm) if cache else {}
+    found = kept_moves(tasks, captured, comm) if cache else {}
     lists = kept_lists(tasks, captured, comm) if cache else {}
     repeated = list(tasks)
     if lists:  # what was only for them is needed no more
@@ -311,23 +311,3 @@ def _transfer(
     sources = {str(number): source for number, (source, _) in enumerate(ends)}
     targets = {str(number): target for number, (_, target) in enumerate(ends)}
     return prepare_transfer(sources, targets, comm)
-
-
-def _kept_moves(tasks: Sequence[Task], captured: Capture, comm: Comm) -> dict[Task, int]:
-    """**Collective.** Moves of arguments as given, which the program does not change; which each moves."""
-    written = {root for task in captured.tasks for root in task.writes}
-    leaving = {captured.roots[n] for n in captured.kept if n in captured.roots}
-    place = {n: i for i, n in enumerate(captured.inputs) if n is not None}
-    moves = [task for task in tasks if task.kind is TaskKind.MOVE]
-    said: list[int | None] = []
-    for task in moves:
-        source = task.args[0]
-        free = not {*task.reads, task.out} & written and task.out not in leaving
-        number = place.get(source.number, -1) if source is not None else None
-        said.append(number if free else -1)
-    found = same_or_unknown(comm, said)
-    return {
-        task: number
-        for task, number in zip(moves, found, strict=True)
-        if number is not None and number >= 0
-    }

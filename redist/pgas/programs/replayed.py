@@ -14,12 +14,7 @@ from redist.pgas.keeper import FAR_BYTES
 from redist.pgas.programs.capture import Capture, most_of, union_of
 from redist.pgas.programs.compiled import Compiled, LaidOut
 from redist.pgas.programs.handing_over import hand_over
-from redist.pgas.programs.keeping import (
-    keep_copy,
-    keep_inspection,
-    kept_copy,
-    kept_inspection,
-)
+from redist.pgas.programs.keeping import keep_copy, keep_inspection, kept_copy, kept_inspection
 from redist.pgas.programs.prepare import Ready
 from redist.pgas.programs.signature import Signature
 from redist.pgas.tiles.tiled import Tile, Tiled
@@ -226,7 +221,7 @@ class ReplayedProgram(Compiled):
         if has_all and met is Met.SAME:
             self._misses = 0
             _note(ready.fates.kept)
-            moved = [copy.tile for copy in copies if copy is not None]
+            moved = [tile for copy in copies if copy is not None for tile in copy]
             return ready.short_replay(*tiles, *moved, *lists)
         if self._is_filled and self.changing is not None:
             return None

@@ -106,9 +106,7 @@ def _named(fitter: MemoryFitter, memories: list[int], types: Mapping[int, ArrayT
         text = f"an array of shape {shape}" if t is None else str(t)
         found[size, text, root != memory] += 1
     kinds = sorted(found.items(), key=lambda one: (-one[0][0] * one[1], *one[0][1:]))
-    words = [_counted(n, *one) for one, n in kinds[:MOST_NAMED]]
-    left = len(kinds) - MOST_NAMED
-    return ", and ".join([*words, *([f"{left} others"] if left > 0 else [])])
+    return ", and ".join(_first([_counted(n, *one) for one, n in kinds], MOST_NAMED))
 
 
 def _type_of(memory: int, task: Task, captured: Capture) -> ArrayType | None:
@@ -323,7 +321,7 @@ class AgreedFit:
             )
             by_reason.setdefault(why_held(arrays[one.number]), []).append(named)
         return [
-            f"{', and '.join(_first(named))}, cannot be put away: {why}"
+            f"{', and '.join(_first(named, MOST_PINNED))}, cannot be put away: {why}"
             for why, named in by_reason.items()
         ]
 
@@ -339,11 +337,11 @@ class AgreedFit:
         return fitted, most_of(self.comm, [needed])[0]
 
 
-def _first(named: Sequence[str]) -> list[str]:
+def _first(named: Sequence[str], most: int) -> list[str]:
     """The first of several names, and how many others there are.
 
-    >>> _first(["a", "b", "c", "d", "e"])
+    >>> _first(["a", "b", "c", "d", "e"], 3)
     ['a', 'b', 'c', '2 others']
     """
-    left = len(named) - MOST_PINNED
-    return [*named[:MOST_PINNED], *([f"{left} others"] if left > 0 else [])]
+    left = len(named) - most
+    return [*named[:most], *([f"{left} others"] if left > 0 else [])]

@@ -82,7 +82,7 @@ class CutFitter:
                 raise
             refused = error
         fitters = self._in_blocks(arguments)
-        needs = [least_memory(one.list_for(arguments, peaks, 0, far)[0])[0] for one in fitters]
+        needs = [least_memory(one.least_list(arguments, peaks, far))[0] for one in fitters]
         least = min([refused.least_bytes, *needs])
         if least > budget_bytes:
             raise refused if least == refused.least_bytes else NoPlanError(str(refused), least)
@@ -99,9 +99,7 @@ class CutFitter:
     ) -> tuple[MemoryFitter, TaskList]:
         """**Local.** The program as it needs least, with all put away that may leave."""
         fitters = self._in_blocks(arguments) if _has_blocks(far) else []
-        listed = [
-            (one, one.list_for(arguments, peaks, 0, far)[0]) for one in (self.whole, *fitters)
-        ]
+        listed = [(one, one.least_list(arguments, peaks, far)) for one in (self.whole, *fitters)]
         return min(listed, key=lambda one: least_memory(one[1])[0])
 
     def _in_blocks(self, arguments: Sequence[ArgumentTile]) -> list[MemoryFitter]:
@@ -313,17 +311,12 @@ class MemoryFitter:
         for n, runs_ahead in tried[: n_tried - 1]:
             yield {**known, **dict.fromkeys(leaving[:n], far.leave_to)}, runs_ahead
 
-    def list_for(
-        self,
-        arguments: Sequence[ArgumentTile],
-        peaks: Mapping[MoveEnds, int],
-        budget_bytes: int,
-        far: FarPlaces,
-    ) -> tuple[TaskList, dict[int, int]]:
-        """**Local.** The tasks, with arguments put away until a budget does or none is left; which, where."""
+    def least_list(
+        self, arguments: Sequence[ArgumentTile], peaks: Mapping[MoveEnds, int], far: FarPlaces
+    ) -> TaskList:
+        """**Local.** The tasks, with all arguments put away that may leave."""
         tasks = self.tasks_for(peaks)
-        away = self._fewest(arguments, tasks, budget_bytes, far)
-        return self._listed(arguments, tasks, away), away
+        return self._listed(arguments, tasks, self._fewest(arguments, tasks, 0, far))
 
     def _fewest(
         self,

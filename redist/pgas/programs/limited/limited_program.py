@@ -296,7 +296,6 @@ class LimitedProgram(Compiled):
         given: Sequence[Tiled],
         *,
         records: bool = False,
-        checks: bool = False,
         policy: LanePolicy | None = None,
         progress: bool = False,
     ) -> Any:
@@ -337,7 +336,6 @@ class LimitedProgram(Compiled):
                     runner,
                     held,
                     records=records,
-                    checks=checks,
                     awake=self._on_device,
                     said=said,
                 )

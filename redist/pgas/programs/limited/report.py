@@ -26,18 +26,6 @@ CURVE = 40
 MEMORY = "#8d99a6"
 
 
-def busy_s(spans: Iterable[LaneSpan]) -> dict[str, float]:
-    """How long each lane worked, in all.
-
-    >>> busy_s([LaneSpan("load", 0, 0.0, 1.5), LaneSpan("load", 2, 2.0, 2.5), LaneSpan("compute", 1, 1.5, 4)])
-    {'load': 2.0, 'compute': 2.5}
-    """
-    out: dict[str, float] = {}
-    for span in spans:
-        out[span.lane] = out.get(span.lane, 0.0) + span.end_s - span.begin_s
-    return out
-
-
 def covered_s(intervals: Iterable[tuple[float, float]]) -> float:
     """The time within intervals, once where they overlap.
 

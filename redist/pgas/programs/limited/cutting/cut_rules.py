@@ -33,7 +33,7 @@ from redist.pgas.random.generators import fill_whole
 VIEWS = (
     np.transpose,
     np.swapaxes,
-    np.matrix_transpose if hasattr(np, "matrix_transpose") else np.transpose,
+    np.matrix_transpose,
     np.expand_dims,
     np.squeeze,
     np.real,
