@@ -263,27 +263,12 @@ class Tape:
 
 
 BY_NUMPY = {
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "lshift": "left_shift",
-    "rshift": "right_shift",
-    "neg": "negative",
-    "pos": "positive",
-    "abs": "absolute",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "eq": "equal",
-    "ne": "not_equal",
-}
+    "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift", "neg": "negative",
+    "pos": "positive", "abs": "absolute", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+}  # fmt: skip
 """What NumPy calls the functions of operators."""
 SIDES = {f"{side}{name}": name for side in "ri" for name in ("add", "matmul", *list(BY_NUMPY)[:11])}
 """Operators with the array on the right, and in place."""

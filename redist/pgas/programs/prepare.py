@@ -276,10 +276,10 @@ def _share(
     """
     allowed: list[int] | None = None
     while True:
-        _, firsts = share_equal(tasks, kept, roots, allowed)
+        shared, firsts = share_equal(tasks, kept, roots, allowed)
         common = common_classes(comm, firsts)
         if common == allowed:
-            return share_equal(tasks, kept, roots, allowed)
+            return shared, firsts
         allowed = common
 
 

@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -225,30 +226,15 @@ class StoredTile:
     worst_bytes: int = 0
     """What it is counted with where it comes back: the tile of the fullest rank."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the tile."""
-        return self.layout.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of its elements."""
-        return self.layout.dtype
+    shape = property(attrgetter("layout.shape"), doc="Sizes of the tile.")
+    dtype = property(attrgetter("layout.dtype"), doc="Type of its elements.")
+    strides = property(attrgetter("layout.strides"), doc="As they were, and will be.")
+    nbytes = property(attrgetter("layout.nbytes"), doc="Bytes of the tile.")
 
     @property
     def ndim(self) -> int:
         """Number of its dims."""
         return len(self.layout.shape)
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """As they were, and will be."""
-        return self.layout.strides
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tile."""
-        return self.layout.nbytes
 
     @staticmethod
     def of(tile: Tile, store: SpillStore, worst_bytes: int = 0) -> StoredTile:

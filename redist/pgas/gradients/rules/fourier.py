@@ -6,6 +6,7 @@ is filled or cut.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from redist.pgas.creation import zeros_like
@@ -108,13 +109,18 @@ def _all(transform: Any) -> Any:
     def found(
         g: Any, y: Any, x: Any, *, s: Any = None, axes: Any = None, norm: str = "backward"
     ) -> Any:
-        dims = _dims(x, s, axes)
-        out = transform(g, axes=dims, norm=norm)
-        for dim in dims:
-            out = fitting(out, x.shape[dim], dim)
-        return out
+        return _fitted(transform, g, x.shape, _dims(x, s, axes), norm)
 
     return found
+
+
+def _fitted(transform: Any, g: Any, shape: tuple[int, ...], dims: Sequence[int], norm: str) -> Any:
+    """A transform along some dims, each cut or filled to its size in a shape."""
+    if dims:
+        g = transform(g, axes=tuple(dims), norm=norm)
+    for dim in dims:
+        g = fitting(g, shape[dim], dim)
+    return g
 
 
 rule_of_one(fft.fftn)(_all(fft.fftn))
@@ -127,10 +133,7 @@ def _rfftn(
 ) -> Any:
     """Half a transform along the last dim, whole ones along the others: undone in the other order."""
     *dims, last = _dims(x, s, axes)
-    if dims:
-        g = fft.fftn(g, axes=dims, norm=norm)
-        for dim in dims:
-            g = fitting(g, x.shape[dim], dim)
+    g = _fitted(fft.fftn, g, x.shape, dims, norm)
     n = x.shape[last] if s is None else s[-1]
     return half_back(g, x.shape, n, last, norm)
 
@@ -140,12 +143,7 @@ def _irfftn(
     g: Any, y: Any, x: Any, *, s: Any = None, axes: Any = None, norm: str = "backward"
 ) -> Any:
     *dims, last = _dims(x, s, axes)
-    g = whole_back(g, x.shape, last, norm)
-    if dims:
-        g = fft.ifftn(g, axes=dims, norm=norm)
-        for dim in dims:
-            g = fitting(g, x.shape[dim], dim)
-    return g
+    return _fitted(fft.ifftn, whole_back(g, x.shape, last, norm), x.shape, dims, norm)
 
 
 rule_of_one(fft.fftshift)(lambda g, y, x, **options: fft.ifftshift(g, **options))

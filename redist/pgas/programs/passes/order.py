@@ -54,7 +54,8 @@ def join_moves(
     """
     groups = _groups(tasks, needed, sources)
     group_of = {id(task): group for group in groups for task in group}
-    first_of = {id(group[0]): number for number, group in _numbered(tasks, groups)}
+    together = (task for task in tasks if task.kind in COLLECTIVE)
+    number_of = {id(task): number for number, task in enumerate(together)}
     needs = _needs(tasks, roots)
     out: list[Task] = []
     later: list[Task] = []
@@ -64,20 +65,13 @@ def join_moves(
         if group is None:
             (out if first is None or last_needed <= first else later).append(task)
             continue
-        first = first_of.get(id(task), first)
+        if task is group[0]:
+            first = number_of[id(task)]
         if task is group[-1]:
             out += [*_joined(group, next_value), *later]
             next_value += 1
             later, first = [], None
     return out
-
-
-def _numbered(
-    tasks: Sequence[Task], groups: Sequence[Sequence[Task]]
-) -> list[tuple[int, Sequence[Task]]]:
-    """The groups, each with the number of its first move among all moves and exchanges."""
-    together = [id(task) for task in tasks if task.kind in COLLECTIVE]
-    return [(together.index(id(group[0])), group) for group in groups]
 
 
 def _needs(tasks: Sequence[Task], roots: Mapping[int, int]) -> list[int]:
