@@ -48,8 +48,7 @@ test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests an
 THEN := sanitize prove docs wheel
 test-all: $(STAMP)-dev $(STAMP)-docs ## the same with everything left out, and sanitizers, proofs, site, wheel and soak (about 40 minutes; REDIST_TEST_ALL=full: every random case, hours)
 	@REDIST_TEST_ALL=$${REDIST_TEST_ALL:-1} $(MAKE) --no-print-directory --jobs=2 lint types pytest
-	@$(MAKE) --no-print-directory --jobs=1 $(THEN)
-	@$(MAKE) --no-print-directory soak COUNT=40
+	@$(MAKE) --no-print-directory --jobs=2 soak $(THEN) COUNT=40
 
 # The long runs: COUNT cases of everything random, from SEED on; COUNT=2000 takes hours.
 COUNT ?= 500
