@@ -22,9 +22,9 @@ from redist.runtime.ranks.background import Queue, run_now
 from redist.runtime.ranks.control_page import ControlPages
 from redist.runtime.ranks.failure import Failure, failed
 from redist.runtime.ranks.leaving import tell_at_exit, wait_to_begin
-from redist.runtime.ranks.letters import MOST_RANKS, Enclosed, Letters
+from redist.runtime.ranks.letters import MOST_RANKS, Letters
 from redist.runtime.ranks.long_wait import check_timeout
-from redist.runtime.ranks.meeting import Disagreement, Meeting, Met
+from redist.runtime.ranks.meeting import Disagreement, Meeting
 from redist.runtime.ranks.node import Node
 from redist.runtime.ranks.signs import raise_if_forked
 from redist.runtime.ranks.tokens import Tag
@@ -133,21 +133,6 @@ class MpiFailure(Failure):
             how, text = self._comm.recv(source=status.source, tag=Tag.ABORT)
             raise failed(status.source, how, text)
 
-    # Waiting
-
-    def wait(self, requests: list[Any]) -> None:
-        """Wait for a collective of MPI; raise if a rank fails meanwhile, or if it takes too long."""
-        self.count_wait()
-        wait_for(requests, self.timeout_s, self)
-
-    def wait_for_messages(self, requests: list[Any]) -> None:
-        """The same for messages, of which ranks may have different numbers."""
-        wait_for(requests, self.timeout_s, self)
-
-    def wait_until(self, is_done: Callable[[], bool]) -> None:
-        """The same until something is done that calls MPI itself."""
-        wait_until(is_done, self.timeout_s, self)
-
 
 Comm = MPI.Comm
 """For the layers that pass communicators on and never call MPI themselves."""
@@ -211,6 +196,7 @@ class World:
         self.failure = MpiFailure(self.comm, node, self.pages, timeout_s)
         watch_over(node.comm, self.failure)
         self.meeting = Meeting(self, node, self.pages, self.failure)
+        self.meet, self.meet_node = self.meeting.meet, self.meeting.meet_node
 
     # Operations
 
@@ -258,33 +244,26 @@ class World:
 
     # What ranks tell each other
 
-    def meet(self, token: int, flag: int = 0, enclosed: Enclosed | None = None) -> Met:
-        """**Collective.** As :meth:`Meeting.meet`."""
-        return self.meeting.meet(token, flag, enclosed)
-
-    def meet_node(self) -> None:
-        """**Collective over the node.** As :meth:`Meeting.meet_node`."""
-        self.meeting.meet_node()
-
     def wait(self, requests: list[Any]) -> None:
-        """Wait for a collective of MPI, as :meth:`MpiFailure.wait`."""
-        self.failure.wait(requests)
+        """Wait for a collective of MPI; raise if a rank fails meanwhile, or if it takes too long."""
+        self.failure.count_wait()
+        wait_for(requests, self.failure.timeout_s, self.failure)
 
     def wait_for_messages(self, requests: list[Any]) -> None:
-        """Wait for messages, as :meth:`MpiFailure.wait_for_messages`."""
-        self.failure.wait_for_messages(requests)
+        """The same for messages, of which ranks may have different numbers."""
+        wait_for(requests, self.failure.timeout_s, self.failure)
 
     def wait_until(self, is_done: Callable[[], bool]) -> None:
-        """Wait for something that calls MPI itself, as :meth:`MpiFailure.wait_until`."""
-        self.failure.wait_until(is_done)
+        """The same until something is done that calls MPI itself."""
+        wait_until(is_done, self.failure.timeout_s, self.failure)
 
     def all_max(self, values: NDArray[np.int64]) -> None:
         """**Collective.** Replace numbers by the largest of any rank."""
-        self.failure.wait([self.comm.Iallreduce(MPI.IN_PLACE, values, op=MPI.MAX)])
+        self.wait([self.comm.Iallreduce(MPI.IN_PLACE, values, op=MPI.MAX)])
 
     def all_xor(self, values: NDArray[np.uint32]) -> None:
         """**Collective.** Replace numbers by those of all ranks, combined by exclusive or."""
-        self.failure.wait([self.comm.Iallreduce(MPI.IN_PLACE, values, op=MPI.BXOR)])
+        self.wait([self.comm.Iallreduce(MPI.IN_PLACE, values, op=MPI.BXOR)])
 
     def gather(self, value: Any) -> list[Any]:
         """**Collective.** The values of all ranks, in order."""
@@ -296,7 +275,7 @@ class World:
 
     def wait_on_node(self) -> None:
         """**Collective over the node.** Wait for its ranks, by MPI."""
-        self.failure.wait([self.node.comm.Ibarrier()])
+        self.wait([self.node.comm.Ibarrier()])
 
     # Memory
 

@@ -49,7 +49,7 @@ from redist.runtime.lanes.stores import TileStore
 from redist.runtime.lanes.vertex_table import LanePolicy
 from redist.runtime.ranks.agreement import gather_answers, raise_unless_agreed
 from redist.runtime.ranks.collectives import all_fit
-from redist.runtime.ranks.cores import own_cores
+from redist.runtime.ranks.node import own_cores
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, world_of
 from redist.text.progress import Progress

@@ -23,7 +23,7 @@ from redist.runtime.cuda.transports.opened_memory import (
     MOST_OPENED,
     OpenedMemory,
 )
-from redist.runtime.ranks.cores import enough_cores, own_cores
+from redist.runtime.ranks.node import enough_cores, own_cores
 from redist.runtime.ranks.world import World, world_of
 
 _DEVICE_TO_HOST = 2
@@ -207,10 +207,7 @@ def can_open(world: World) -> list[str]:
     import cupy
 
     runtime: Any = cupy.cuda.runtime
-    told: list[Any] = []
     problem = ""
-    mine: Any = None
-    event: Any = None
     try:
         mine = cupy.full(1, _PROBE + world.rank, np.int64)
         cupy.cuda.get_current_stream().synchronize()
