@@ -36,6 +36,7 @@ from redist.runtime.request import Named, TransferOptions, TransferRequest, Type
 from redist.runtime.schedule.stages import TransferStages
 
 if TYPE_CHECKING:
+    from redist.runtime.cuda.arguments import GpuArguments
     from redist.runtime.cuda.executor import CudaExecutor
 
 CLOSED = "this transfer is closed; make a new one, or call it inside the with"
@@ -138,6 +139,7 @@ class Transfer:
             )
         self._gpu: CudaExecutor | None = None
         """The executor for arrays of GPUs, once there were such arrays."""
+        self._gpu_arguments: GpuArguments | None = None
         self._was_on_gpu = False
         self._is_batch = request.is_batch
         self._arguments = CallArguments(self._schedule, self._names, request.is_batch)
@@ -307,7 +309,7 @@ class Transfer:
             raise TransferError(f"cannot run: {CLOSED}")
         self._world.failure.raise_if_broken()
         on_gpu = self._goes_on_gpu(place)
-        arguments = self._gpu_arguments() if on_gpu else self._arguments
+        arguments = self._arguments_on_gpu() if on_gpu else self._arguments
         sources, targets, error = arguments.check_call(local, out)
         if error is not None and not self._meets:
             raise error
@@ -315,7 +317,10 @@ class Transfer:
             with self._world.operation(self.timeout_s):
                 self._meet(on_gpu, error is not None)
                 tiles = tiles_of(self._schedule, sources, targets)
-                self._run_on_gpu(tiles) if on_gpu else self._run_on_host(tiles)
+                if on_gpu:
+                    self._run_on_gpu(tiles)
+                else:
+                    self._recorded.record(tiles, self._host.run(self._token, tiles))
         except Disagreement as met:
             if self._explain(error or met.error, place):
                 # Now it is known where the arrays of others are; of its own this rank had none.
@@ -334,12 +339,16 @@ class Transfer:
         """Whether a call with arrays at this place runs on GPUs: if unknown, as the last one did."""
         return self._was_on_gpu if place is ArrayPlace.UNKNOWN else place is ArrayPlace.GPUS
 
-    def _gpu_arguments(self) -> CallArguments:
+    def _arguments_on_gpu(self) -> CallArguments:
+        """**Local.** The arguments of calls on GPUs: on the one that the ranks have been told of, if any."""
         from redist.runtime.cuda.arguments import GpuArguments
         from redist.runtime.cuda.transports.ipc import Peers
 
         peers = self._world.kept(Peers) if self._exchanges else None
-        return GpuArguments.of(self._arguments, None if peers is None else peers.device)
+        gpu = None if peers is None else peers.device
+        if self._gpu_arguments is None or self._gpu_arguments.gpu != gpu:
+            self._gpu_arguments = GpuArguments(self._schedule, self._names, self._is_batch, gpu)
+        return self._gpu_arguments
 
     def _explain(self, error: RedistError | None, place: ArrayPlace) -> bool:
         """**Collective.** Raise the error that made ranks disagree, on all of them.
@@ -366,10 +375,6 @@ class Transfer:
             if failed or met is not Met.SAME:
                 raise Disagreement
 
-    def _run_on_host(self, tiles: Tiles) -> None:
-        """**Collective.** Run all stages in memory, and record how."""
-        self._recorded.record(tiles, self._host.run(self._token, tiles))
-
     def _run_on_gpu(self, tiles: Tiles) -> None:
         """**Collective.** Run all stages on GPUs; the executor for them is made the first time."""
         token = self._token_at(True)
@@ -377,7 +382,7 @@ class Transfer:
             from redist.runtime.cuda.executor import CudaExecutor
 
             limited = self.request.options.limit_bytes is not None
-            self._gpu = CudaExecutor.of(self._host, self.comm, self.topology, limited, self._meets)
+            self._gpu = CudaExecutor(self._host, self.comm, self.topology, limited, self._meets)
         with self._gpu.world.operation(self.timeout_s):
             self._gpu.run(token, tiles)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import redist
 from redist.errors import RequestError
 from redist.plan.rates import FLAT
-from redist.runtime.arguments import CallArguments
 from redist.runtime.cuda import arguments as gpu_arguments
 from redist.runtime.cuda.arguments import GpuArguments
 from redist.runtime.schedule.stages import TransferStages
@@ -47,17 +45,17 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def host_arguments(donate: bool = False) -> CallArguments:
+def arguments_of(donate: bool = False) -> GpuArguments:
     """Of rank 0 in a transfer of rows to columns by two."""
     mesh = redist.Mesh(x=2)
     plan = redist.synthesize("f32[4{x}, 4]", "f32[4, 4{x}]", mesh=mesh, donate=donate)
     schedule = TransferStages.of((plan,), 0, FLAT)
-    return CallArguments(schedule, ("",), False)
+    return GpuArguments(schedule, ("",), False)
 
 
-def call(host: CallArguments, source: Tile, target: Tile) -> RequestError | None:
+def call(arguments: GpuArguments, source: Tile, target: Tile) -> RequestError | None:
     """The error of a call, if there is one."""
-    *_, error = GpuArguments.of(host, None).check_call(source, target)
+    *_, error = arguments.check_call(source, target)
     assert error is None or isinstance(error, RequestError)
     return error
 
@@ -66,46 +64,36 @@ SOURCE, TARGET = Tile(64), Tile(1024, (4, 2))
 
 
 def test_arrays_that_look_as_before_are_not_checked_again(checked: list[int]) -> None:
-    host = host_arguments()
-    assert call(host, SOURCE, TARGET) is None
+    arguments = arguments_of()
+    assert call(arguments, SOURCE, TARGET) is None
     n = len(checked)
-    assert call(host, Tile(64), Tile(1024, (4, 2))) is None
+    assert call(arguments, Tile(64), Tile(1024, (4, 2))) is None
     assert len(checked) == n > 0
 
 
 @pytest.mark.parametrize("other", [Tile(64, (2, 5)), Tile(64, (2, 4), "f8")])
 def test_another_array_at_the_same_place_is_refused(checked: list[int], other: Tile) -> None:
-    host = host_arguments()
-    assert call(host, SOURCE, TARGET) is None
-    assert call(host, other, TARGET) is not None
+    arguments = arguments_of()
+    assert call(arguments, SOURCE, TARGET) is None
+    assert call(arguments, other, TARGET) is not None
 
 
 def test_a_refused_array_is_refused_again(checked: list[int]) -> None:
-    host = host_arguments()
-    errors = [call(host, Tile(64, (3, 4)), TARGET) for _ in range(2)]
+    arguments = arguments_of()
+    errors = [call(arguments, Tile(64, (3, 4)), TARGET) for _ in range(2)]
     assert all(error is not None for error in errors)
 
 
 def test_memory_takes_the_place_of_no_array_of_a_gpu(checked: list[int]) -> None:
-    host = host_arguments()
-    assert call(host, SOURCE, TARGET) is None
+    arguments = arguments_of()
+    assert call(arguments, SOURCE, TARGET) is None
     plain: Any = np.zeros((2, 4), np.float32)
-    error = call(host, plain, TARGET)
+    error = call(arguments, plain, TARGET)
     assert error is not None and "is in memory" in str(error)
 
 
 def test_donated_arrays_are_checked_in_every_call(checked: list[int]) -> None:
-    host = host_arguments(donate=True)
+    arguments = arguments_of(donate=True)
     for k in (1, 2):
-        assert call(host, SOURCE, TARGET) is None
+        assert call(arguments, SOURCE, TARGET) is None
         assert len(checked) == 2 * k
-
-
-def test_arguments_go_with_their_transfer(checked: list[int]) -> None:
-    host = host_arguments()
-    before = len(gpu_arguments._KEPT)
-    GpuArguments.of(host, None)
-    assert len(gpu_arguments._KEPT) == before + 1
-    del host
-    gc.collect()
-    assert len(gpu_arguments._KEPT) <= before

@@ -192,8 +192,7 @@ def test_a_group_is_one_only_where_all_its_ranks_say_so() -> None:
 
     def agreed(*told: Any) -> tuple[Any, bool]:
         world: Any = SimpleNamespace(gather=lambda value: list(told))
-        found = agree(world, claim, True)
-        return found.ranks, found.is_any_new
+        return agree(world, claim, True)
 
     assert agreed((same, True), none, (same, True), (same, True)) == ((0, 2, 3), True)
     assert agreed((same, False), none, (same, False), (same, False)) == ((0, 2, 3), False)

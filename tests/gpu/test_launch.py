@@ -59,7 +59,7 @@ def test_a_launch_does_not_wait_for_a_stream_that_waits_for_messages(
     bases = np.arange(n_bases, dtype=np.uintp) * np.uintp(32)
     with pretend.Stream(non_blocking=True) as stream:
         stream.add(message)
-        Launch(tables, Tuning())(bases, stream.ptr)
+        Launch(tables, Tuning()).bind(bases, stream.ptr)()
         assert not read
         arrived.append(True)
         stream.synchronize()

@@ -152,7 +152,8 @@ def test_a_piece_of_a_node_is_copied_by_the_rank_of_the_theorem() -> None:
                 opened=opened,
             )
             (round_parts,) = whole(1)
-            done = compiler.round(round_parts).copies.n_bytes // itemsize
+            moves = compiler.round(round_parts).copies.moves()
+            done = sum(move.form.n_bytes for move in moves) // itemsize
             own = [
                 p
                 for p in phases[rank].pieces

@@ -47,7 +47,6 @@ class CopyList:
     """
 
     rows: Ints
-    n_bytes: int
     address: int
     streams: bool = False
 
@@ -59,11 +58,7 @@ class CopyList:
         """
         rows = [row for move in moves if move.form.n_bytes for row in _rows(move)]
         table = np.array(rows, dtype=np.int64).reshape(len(rows), _HEAD + 3 * MAX_DIMS)
-        counts = np.where(
-            np.arange(MAX_DIMS) < table[:, 5:6], table[:, _HEAD : _HEAD + MAX_DIMS], 1
-        )
-        n_bytes = int(np.sum(table[:, 4] * np.prod(counts, axis=1)))
-        return CopyList(table, n_bytes, address_of(table), streams)
+        return CopyList(table, address_of(table), streams)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -72,6 +67,18 @@ class CopyList:
     def pointer(self) -> tuple[int, int]:
         """Address and number of the rows."""
         return self.address, len(self.rows)
+
+    def moves(self) -> Iterator[BufferCopy]:
+        """The moves that the rows were made of.
+
+        >>> moves = [BufferCopy(0, 8, 1, 16, Strided(8, ((2, 8, 24),)))]
+        >>> list(CopyList.of(moves).moves()) == moves
+        True
+        """
+        for dst, dst_offset, src, src_offset, block, n_dims, *rest in self.rows.tolist():
+            counts, to, of = (rest[k * MAX_DIMS : k * MAX_DIMS + n_dims] for k in range(3))
+            form = Strided(block, tuple(zip(counts, to, of, strict=True)))
+            yield BufferCopy(dst, dst_offset, src, src_offset, form)
 
     def run(self, bases: Addresses) -> None:
         """Copy; ``bases`` has the address of every buffer."""
@@ -94,7 +101,7 @@ class CopyList:
         for block in np.unique(self.rows[:, 4]).tolist():
             # A short run is one wide item.
             dtype = np.dtype(np.uint8 if block >= WIDE_BYTES else (np.void, block))
-            own = CopyList(np.ascontiguousarray(self.rows[self.rows[:, 4] == block]), 0, 0)
+            own = CopyList(np.ascontiguousarray(self.rows[self.rows[:, 4] == block]), 0)
             for to, of in own.views(bases, dtype):
                 np.copyto(to, of)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -112,17 +111,6 @@ class GpuArguments(CallArguments):
     _passed: Latest[Any, None] = field(default_factory=lambda: Latest(MOST_PASSED), compare=False)
     """What arrays looked like that were right: those that look the same are right too."""
 
-    @staticmethod
-    def of(host: CallArguments, gpu: int | None) -> GpuArguments:
-        """The same transfer on GPUs: the one that was made for the last call, if there is one."""
-        kept = _KEPT.get(id(host))
-        if kept is None or kept.gpu != gpu:
-            kept = GpuArguments(host.schedule, host.names, host.is_batch, gpu)
-            if id(host) not in _KEPT:
-                weakref.finalize(host, _KEPT.pop, id(host), None).atexit = False
-            _KEPT[id(host)] = kept
-        return kept
-
     def check_arrays(self, local: Any, out: Any) -> tuple[list[Any], list[Any]]:
         """**Local.** Sources and targets in order; a target is None if the executor shall make it."""
         gpu = current_gpu()
@@ -183,12 +171,6 @@ class GpuArguments(CallArguments):
         return overlap(a, b)
 
 
-_KEPT: dict[int, GpuArguments] = {}
-"""Those of every transfer that is alive, by the number of its arguments in memory."""
-
-_NOTHING = ()
-
-
 def look_of(array: Any) -> tuple[Any, ...] | None:
     """All that a check asks of an array of CuPy; None if it may ask for more.
 
@@ -196,7 +178,7 @@ def look_of(array: Any) -> tuple[Any, ...] | None:
     ((), None)
     """
     if array is None:
-        return _NOTHING
+        return ()
     if not is_cupy_array(array):
         return None
     return device_address(array), gpu_of(array), array.shape, array.strides, array.dtype

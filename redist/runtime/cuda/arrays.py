@@ -13,6 +13,8 @@ from redist.runtime.copies.gpu_arrays import is_cupy_array, is_device
 
 MOST_DIMS = 20
 """Of arrays that move between GPUs."""
+TO_DEVICE, TO_HOST = 1, 2
+"""Kinds of copies, as CUDA numbers them."""
 
 
 def as_device(array: Any) -> Any:

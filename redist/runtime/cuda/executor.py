@@ -23,11 +23,12 @@ from redist.runtime.schedule.stages import Key, StagePart, TransferStages
 
 
 class CudaExecutor(Executor):
-    """Runs the stages of a transfer on arrays of GPUs. Making one is **collective**."""
+    """Does on GPUs what ``host`` does in memory. Making one is **collective** if ranks meet."""
 
     def __init__(
-        self, host: HostExecutor, peers: NoPeers, topology: Topology, is_limited: bool
+        self, host: HostExecutor, comm: MPI.Comm, topology: Topology, is_limited: bool, meets: bool
     ) -> None:
+        peers = peers_of(comm, host.world) if meets else NoPeers(host.world)
         super().__init__(peers.world, host.schedule, host.counts, host.donates)
         self.peers = peers
         lease = peers.carrier.lease()
@@ -44,14 +45,6 @@ class CudaExecutor(Executor):
             )
             for k, parts in enumerate(self.schedule.stages)
         ]
-
-    @staticmethod
-    def of(
-        host: HostExecutor, comm: MPI.Comm, topology: Topology, is_limited: bool, meets: bool
-    ) -> CudaExecutor:
-        """**Collective** if ranks meet. The executor that does on GPUs what ``host`` does in memory."""
-        peers = peers_of(comm, host.world) if meets else NoPeers(host.world)
-        return CudaExecutor(host, peers, topology, is_limited)
 
     def _parts_of(self, topology: Topology, stage: int, rank: int) -> Sequence[StagePart]:
         """What a stage asks of another rank."""

@@ -16,15 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from redist.errors import SpillError
-from redist.runtime.cuda.arrays import current_gpu, current_stream, device_address
+from redist.runtime.cuda.arrays import (
+    TO_DEVICE,
+    TO_HOST,
+    current_gpu,
+    current_stream,
+    device_address,
+)
 from redist.runtime.lanes.spill_file import BLOCK_BYTES
 from redist.runtime.lanes.stores import Bytes
 from redist.runtime.lanes.vertex_table import TaskWork
 from redist.runtime.shm.first_fit import FirstFit
 from redist.text.units import format_bytes
 
-TO_DEVICE, TO_HOST = 1, 2
-"""Kinds of copies, as CUDA numbers them."""
 NOT_READY = 600
 """CUDA's number for an event that has not come yet."""
 SEGMENT_BYTES = 2**26

@@ -21,12 +21,7 @@ from redist.runtime.cuda.transports.all_gather import pack_once, room_for
 from redist.runtime.cuda.transports.carriers import StagingLease
 from redist.runtime.cuda.transports.ipc import NoPeers, PeerEvent
 from redist.runtime.cuda.transports.opened_memory import WORDS, OpenedMemory
-from redist.runtime.cuda.transports.shared_gpu import (
-    Described,
-    Descriptions,
-    GpuMates,
-    meet_awake,
-)
+from redist.runtime.cuda.transports.shared_gpu import Described, Descriptions, GpuMates, meet_awake
 from redist.runtime.host.places import Kinds
 from redist.runtime.host.stage import Layouts, StageRecord
 from redist.runtime.host.staging import FROM_GPUS, Staging
@@ -109,6 +104,7 @@ class CudaStage:
                 self.world.node.ranks, {r: mate_parts(r) for r in peers.mates if first}
             )
         self._found: tuple[int, Described] | None = None
+        """How often memory of neighbours had been closed, and all tiles as they were found then."""
         self._descriptions = Descriptions()
         self._own: list[Any] = []
         self._table = np.zeros(self.bases.size, dtype=np.uintp)
@@ -184,17 +180,14 @@ class CudaStage:
         self._descriptions.note_read()
         self._own = own
         if mates.parts:
-            if are_new or met is not Met.SAME or self._found is None or self._is_stale:
-                self._found = self.peers.n_closed, self._all_tiles(self.world.meeting.seq & 1, own)
-            mates.run(self._found[1], stream)
+            found, n_closed = self._found, self.peers.n_closed
+            if are_new or met is not Met.SAME or found is None or found[0] != n_closed:
+                found = n_closed, self._all_tiles(self.world.meeting.seq & 1, own)
+                self._found = found
+            mates.run(found[1], stream)
             stream.synchronize()
         # Another rank has written this one's targets.
         meet_awake(self.world) if self.peers.have_cores else self.world.meet_node()
-
-    @property
-    def _is_stale(self) -> bool:
-        """Whether memory of neighbours was closed since their tiles were found."""
-        return self._found is not None and self._found[0] != self.peers.n_closed
 
     def _all_tiles(self, parity: int, own: Sequence[Any]) -> Described:
         """Find the tiles of all ranks of the node; ``own`` has address and strides of this one's."""
@@ -254,12 +247,7 @@ class CudaStage:
         return kinds, strides
 
     def _run_rounds(
-        self,
-        kinds: Kinds,
-        far: FarStrides,
-        strides: Layouts,
-        stream: Any,
-        held: Any,
+        self, kinds: Kinds, far: FarStrides, strides: Layouts, stream: Any, held: Any
     ) -> None:
         table = self._table
         if self.world.one_node:

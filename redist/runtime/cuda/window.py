@@ -17,6 +17,7 @@ from mpi4py import MPI
 from redist.layout.array_type import ArrayType
 from redist.layout.cuts import Ints
 from redist.runtime.cuda.arrays import (
+    TO_HOST,
     device_address,
     empty_on_device,
     gpu_of,
@@ -32,9 +33,6 @@ from redist.runtime.index_sets.part import Part
 from redist.runtime.onesided.window import Index, Window
 from redist.runtime.ranks.world import World
 from redist.runtime.shm.segments import Bytes
-
-TO_HOST = 2
-"""A kind of copies, as CUDA numbers them."""
 
 
 @dataclass(frozen=True, slots=True)

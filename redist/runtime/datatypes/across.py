@@ -26,7 +26,13 @@ from redist.plan.rates import (
     PINNED_WORD_FS,
     START_PS,
 )
-from redist.runtime.cuda.arrays import current_stream, device_address, empty_on_device
+from redist.runtime.cuda.arrays import (
+    TO_DEVICE,
+    TO_HOST,
+    current_stream,
+    device_address,
+    empty_on_device,
+)
 from redist.runtime.datatypes.memory import Memory
 from redist.runtime.datatypes.type_copies import TypeCopies
 
@@ -35,8 +41,6 @@ Way = Literal["device", "one-shot", "staged"]
 PACKS: tuple[Way, ...] = get_args(Way)
 UNPACKS: tuple[Way, ...] = ("device", "one-shot")
 """Whoever brought all over to unpack it on the host would write back what lies between."""
-_TO_DEVICE, _TO_HOST = 1, 2
-"""Kinds of copies, as CUDA numbers them."""
 
 
 class Load(NamedTuple):
@@ -95,7 +99,7 @@ def pack_across(copies: TypeCopies, target: Memory, start: int, asked: Way | Non
     if way == "device":
         scratch = empty_on_device((n,), np.dtype(np.uint8))
         copies.run_on_gpu(device_address(scratch), start, unpacks=False)
-        _copy(target.address, device_address(scratch), n, _TO_HOST)
+        _copy(target.address, device_address(scratch), n, TO_HOST)
         current_stream().synchronize()
     elif way == "one-shot":
         pinned = _Pinned(n, target.address if is_pinned else None)
@@ -105,7 +109,7 @@ def pack_across(copies: TypeCopies, target: Memory, start: int, asked: Way | Non
             ctypes.memmove(target.address, pinned.address, n)
     else:
         pinned = _Pinned(high - low)
-        _copy(pinned.address, start + low, high - low, _TO_HOST)
+        _copy(pinned.address, start + low, high - low, TO_HOST)
         current_stream().synchronize()
         copies.run_on_host(target.address, pinned.address - low, unpacks=False)
 
@@ -117,7 +121,7 @@ def unpack_across(copies: TypeCopies, source: Memory, start: int, asked: Way | N
     way = choose_way(Load(n, high - low, is_pinned), asked, UNPACKS)
     if way == "device":
         scratch: Any = empty_on_device((n,), np.dtype(np.uint8))
-        _copy(device_address(scratch), source.address, n, _TO_DEVICE)
+        _copy(device_address(scratch), source.address, n, TO_DEVICE)
         copies.run_on_gpu(device_address(scratch), start, unpacks=True)
     else:
         pinned = _Pinned(n, source.address if is_pinned else None)

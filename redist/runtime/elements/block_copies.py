@@ -109,7 +109,7 @@ def _copy_rows(to: Tile, of: Tile, block: Block, most_rows: int) -> bool:
         rows[:, 4], rows[:, 5] = form.block, len(form.dims)
         for k, dim in enumerate(form.dims):
             rows[:, [6 + k, 6 + MAX_DIMS + k, 6 + 2 * MAX_DIMS + k]] = dim
-        CopyList(rows, rows.shape[0] * form.n_bytes, address_of(rows), streams).run(bases)
+        CopyList(rows, address_of(rows), streams).run(bases)
     return True
 
 

@@ -13,9 +13,8 @@ from redist.errors import RequestError
 from redist.layout.casts import cast, check_cast
 from redist.layout.dtype import DType
 from redist.runtime.copies.addresses import Addresses, address_of
-from redist.runtime.copies.copy_list import BufferCopy, CopyList
+from redist.runtime.copies.copy_list import CopyList
 from redist.runtime.copies.kernels import MAX_DIMS
-from redist.runtime.copies.strided import Strided
 
 BLOCKS = np.dtype(
     [
@@ -96,10 +95,10 @@ class Copies:
             self._copy(self.plain, bases)
         for batch in self.casts:
             values = self._room(batch)
-            bases[GATHERED] = _address(values)
+            bases[GATHERED] = begin_of(values)
             self._copy(batch.gather, bases)
             made = cast(values, batch.source, batch.target)
-            bases[CASTED] = _address(made)
+            bases[CASTED] = begin_of(made)
             self._copy(batch.scatter, bases)
         if self.waits and not self.is_empty:
             from redist.runtime.cuda.arrays import current_stream
@@ -123,7 +122,8 @@ class Copies:
         return empty_on_device((batch.n_elems,), dtype)
 
 
-def _address(array: Any) -> int:
+def begin_of(array: Any) -> int:
+    """The address of the first element, in memory or on a GPU."""
     if isinstance(array, np.ndarray):
         return address_of(array)
     from redist.runtime.cuda.arrays import device_address
@@ -134,13 +134,12 @@ def _address(array: Any) -> int:
 def _list_of(blocks: Blocks, sizes: NDArray[np.int64], on_gpu: bool, streams: bool) -> Any:
     """The copies of blocks that need no cast."""
     table = rows_of(blocks, sizes)
-    n_bytes = int(np.sum(table[:, 4] * np.where(table[:, 5], table[:, 6], 1)))
     if not on_gpu:
-        past = streams and n_bytes >= STREAM_BYTES
-        return CopyList(table, n_bytes, address_of(table), past)
+        n_bytes = int(np.sum(table[:, 4] * np.where(table[:, 5], table[:, 6], 1)))
+        return CopyList(table, address_of(table), streams and n_bytes >= STREAM_BYTES)
     from redist.runtime.cuda.kernels.rounds import CudaCopyList
 
-    return CudaCopyList.of(_moves(table))
+    return CudaCopyList.of(CopyList(table, 0).moves())
 
 
 def rows_of(blocks: Blocks, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -161,12 +160,6 @@ def rows_of(blocks: Blocks, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     for column, values in ((6, count), (6 + MAX_DIMS, to), (6 + 2 * MAX_DIMS, of)):
         table[:, column] = np.where(joined, 0, values)
     return table
-
-
-def _moves(table: NDArray[np.int64]) -> Iterator[BufferCopy]:
-    for dst, dst_offset, src, src_offset, block, n_dims, count, *rest in table.tolist():
-        dims = ((count, rest[MAX_DIMS - 1], rest[2 * MAX_DIMS - 1]),) if n_dims else ()
-        yield BufferCopy(dst, dst_offset, src, src_offset, Strided(block, dims))
 
 
 # Casts.

@@ -129,7 +129,7 @@ class Far:
         import cupy
 
         stream = cupy.cuda.get_current_stream().ptr
-        CudaCopyList.of(moves, Tuning()).prepared(self.bases)(self.bases, stream)
+        CudaCopyList.of(moves, Tuning()).prepared(self.bases).bind(self.bases, stream)()
         for move in moves:
             self.check(move, (move.src_offset,), False)
         return self.found()

@@ -123,12 +123,11 @@ class Launch:
         self._numbers = [ctypes.c_uint32(tables.hint_shift), ctypes.c_uint32(tables.n_tiles)]
         self._many: tuple[tuple[int, bytes], Any] | None = None
 
-    def __call__(self, bases: Addresses, stream: int) -> None:
-        """Start the kernel; it reads the bases before this returns, or a copy of them."""
-        self.bind(bases, stream)()
-
     def bind(self, bases: Addresses, stream: int) -> Start:
-        """What starts the kernel with these bases on a stream; it may be called again and again."""
+        """What starts the kernel with these bases on a stream; it may be called again and again.
+
+        The kernel reads the bases before such a call returns, or a copy of them.
+        """
         few = np.zeros(INLINE_BASES, np.uint64)
         many = ctypes.c_uint64(0)
         if len(bases) <= INLINE_BASES:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,8 @@ import numpy as np
 from redist.errors import RedistError
 from redist.layout.dtype import DType
 from redist.runtime.copies.addresses import Addresses
-from redist.runtime.copies.copy_list import BufferCopy, CopyList
-from redist.runtime.copies.kernels import MAX_DIMS
+from redist.runtime.copies.copy_list import BufferCopy
 from redist.runtime.copies.reduce import check_reduces, combine, combines_on_gpu
-from redist.runtime.copies.strided import Strided
 from redist.runtime.cuda.kernels.blocking import Tuning
 from redist.runtime.cuda.kernels.chains import ReductionChain, chain_copies, turns_of
 from redist.runtime.cuda.kernels.launch import Key, Launch, Start, phases, remembered
@@ -217,22 +214,6 @@ class CudaCopyList:
         runtime.memcpyAsync(to, of, move.form.block, _DEFAULT, stream)
 
 
-_LISTS = (attrgetter("pack"), attrgetter("copies"), attrgetter("unpack"))
-
-
-def moves_of(table: CopyList) -> Iterator[BufferCopy]:
-    """The moves that a table of rows was made of.
-
-    >>> moves = [BufferCopy(0, 8, 1, 16, Strided(8, ((2, 8, 24),)))]
-    >>> list(moves_of(CopyList.of(moves))) == moves
-    True
-    """
-    for dst, dst_offset, src, src_offset, block, n_dims, *rest in table.rows.tolist():
-        counts, to, of = (rest[k * MAX_DIMS : k * MAX_DIMS + n_dims] for k in range(3))
-        form = Strided(block, tuple(zip(counts, to, of, strict=True)))
-        yield BufferCopy(dst, dst_offset, src, src_offset, form)
-
-
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """Equal messages of every rank of a group to all others of it, side by side in one buffer."""
@@ -268,11 +249,12 @@ class CudaRound:
             "tiles of a GPU are read in place"
         )
         pack, copies, unpack = (
-            [move for r in rounds for move in moves_of(table(r))] for table in _LISTS
+            [move for table in tables for move in table.moves()]
+            for tables in zip(*((r.pack, r.copies, r.unpack) for r in rounds), strict=True)
         )
         alike: dict[tuple[str, DType], list[BufferCopy]] = {}
         for one in (one for r in rounds for one in r.combines):
-            alike.setdefault((one.op, one.dtype), []).extend(moves_of(one.moves))
+            alike.setdefault((one.op, one.dtype), []).extend(one.moves.moves())
         combines = tuple(
             CudaReductionList.of(moves, *what, copies=[*copies, *unpack])
             for what, moves in alike.items()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from redist.plan.pieces import Shape
 from redist.runtime.copies.copy_list import CopyList
-from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered, moves_of
+from redist.runtime.cuda.kernels.rounds import CudaRound, Gathered
 from redist.runtime.host.staging import GRAIN_BYTES, Staging
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.compiler import Round
@@ -75,25 +75,18 @@ def claim_of(parts: Sequence[StagePart], rank: int, node: Sequence[int]) -> Gath
     return GatherClaim(ranks, tuple(boxes))
 
 
-def agree(world: World, claim: GatherClaim | None, is_new: bool) -> Agreed:
+def agree(world: World, claim: GatherClaim | None, is_new: bool) -> tuple[Ranks, bool]:
     """**Collective.** Find out whether all ranks of a claimed group claim the same.
 
-    ``is_new`` says that the group has no communicator yet.
+    ``is_new`` says that the group has no communicator yet. The group of this rank, empty if it has none;
+    and whether any group, anywhere, is a new one.
     """
     mine = None if claim is None else (len(claim.ranks), claim.digest)
     told = world.gather((mine, is_new))
     counts = Counter(one for one, _ in told if one is not None)
     held = {one for one, n in counts.items() if n == one[0]}
     ranks = claim.ranks if claim is not None and mine in held else ()
-    return Agreed(ranks, any(new and one in held for one, new in told))
-
-
-@dataclass(frozen=True, slots=True)
-class Agreed:
-    """The group of this rank, empty if it has none; and whether any group, anywhere, is a new one."""
-
-    ranks: Ranks
-    is_any_new: bool
+    return ranks, any(new and one in held for one, new in told)
 
 
 def room_for(ranks: Ranks, staging: Staging) -> tuple[int, int]:
@@ -123,13 +116,13 @@ def pack_once(round_: Round, ranks: Ranks, rank: int, receive: int) -> CudaRound
             replace(move, src_offset=move.src_offset + n_bytes)
             if move.src == receive and move.src_offset >= own
             else move
-            for move in moves_of(table)
+            for move in table.moves()
         )
         return CopyList.of(behind, table.streams)
 
     pack = (
         replace(move, dst=receive, dst_offset=own + move.dst_offset)
-        for move in moves_of(round_.pack)
+        for move in round_.pack.moves()
         if move.dst_offset < n_bytes  # the others are packed for other ranks
     )
     gathered = replace(

@@ -85,11 +85,6 @@ class StagingLease:
         self.send_bytes = max(self.send_bytes, send_bytes)
         self.receive_bytes = max(self.receive_bytes, receive_bytes)
 
-    @property
-    def n_bytes(self) -> int:
-        """All of it."""
-        return self.send_bytes + self.receive_bytes
-
     @contextlib.contextmanager
     def lent(self) -> Iterator[tuple[int, int]]:
         """The addresses of both parts, for one stage on the current stream."""
@@ -203,13 +198,10 @@ class ByMessages:
         """Lists for requests; waits for them at the end, and abandons them if an error ends it early."""
         receives: list[Any] = []
         sends: list[Any] = []
-        requests: list[Any] = []
         try:
             yield receives, sends
-            requests = receives + sends
-            self.world.wait_for_messages(requests)
+            self.world.wait_for_messages(receives + sends)
         except BaseException:
-            requests = requests or receives + sends
             with contextlib.suppress(MPI.Exception):
-                abandon(requests[: len(receives)], requests, held)
+                abandon(receives, receives + sends, held)
             raise

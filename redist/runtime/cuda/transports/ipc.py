@@ -15,19 +15,14 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from redist.runtime.cuda.arrays import TO_HOST
 from redist.runtime.cuda.transports import opened_memory
 from redist.runtime.cuda.transports.carrier_choice import choose, own_gpu
 from redist.runtime.cuda.transports.carriers import ByMessages, Carrier
-from redist.runtime.cuda.transports.opened_memory import (
-    LAZY_PEER_ACCESS,
-    MOST_OPENED,
-    OpenedMemory,
-)
+from redist.runtime.cuda.transports.opened_memory import LAZY_PEER_ACCESS, MOST_OPENED, OpenedMemory
 from redist.runtime.ranks.node import enough_cores, own_cores
 from redist.runtime.ranks.world import World, world_of
 
-_DEVICE_TO_HOST = 2
-"""cudaMemcpyDeviceToHost of the runtime."""
 _ALREADY_MAPPED = 208
 """cudaErrorAlreadyMapped of the runtime: a neighbour gave memory back and got other memory there."""
 _PROBE = 0x7265646973740000
@@ -236,7 +231,7 @@ def _read(rank: int, place: OpenedMemory) -> str:
     got: NDArray[np.int64] = np.zeros(1, np.int64)
     there = int(runtime.ipcOpenMemHandle(place.handle, LAZY_PEER_ACCESS))
     try:
-        runtime.memcpy(got.ctypes.data, there + place.offset, got.nbytes, _DEVICE_TO_HOST)
+        runtime.memcpy(got.ctypes.data, there + place.offset, got.nbytes, TO_HOST)
     finally:
         runtime.ipcCloseMemHandle(there)
     return "" if int(got[0]) == _PROBE + rank else f"memory of rank {rank} reads as something else"

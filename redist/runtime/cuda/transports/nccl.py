@@ -116,10 +116,10 @@ class ByNccl:
         is_new = claim is not None and claim.ranks not in self.groups
         if is_new and len(self.groups) >= MOST_GROUPS:
             claim, is_new = None, False
-        agreed = agree(world, claim, is_new)
-        if agreed.is_any_new:
-            self._join(agreed.ranks if is_new else ())
-        return agreed.ranks if self.groups.get(agreed.ranks) is not None else ()
+        ranks, is_any_new = agree(world, claim, is_new)
+        if is_any_new:
+            self._join(ranks if is_new else ())
+        return ranks if self.groups.get(ranks) is not None else ()
 
     def _join(self, ranks: tuple[int, ...]) -> None:
         """**Collective.** Join this rank and others of a new group, if it has one."""
@@ -195,12 +195,11 @@ class ByNccl:
     ) -> None:
         self.api.groupStart()
         try:
-            for m in receives:
-                address = int(table[m.base]) + m.offset
-                self.communicator.recv(address, m.n_bytes, UINT8, m.peer, self.side.ptr)
-            for m in sends:
-                address = int(table[m.base]) + m.offset
-                self.communicator.send(address, m.n_bytes, UINT8, m.peer, self.side.ptr)
+            both = (self.communicator.recv, receives), (self.communicator.send, sends)
+            for start, messages in both:
+                for m in messages:
+                    address = int(table[m.base]) + m.offset
+                    start(address, m.n_bytes, UINT8, m.peer, self.side.ptr)
         finally:
             self.api.groupEnd()
 
