@@ -12,20 +12,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from redist.layout.dtype import DType
-from redist.plan.pieces import Piece, Shape
+from redist.plan.pieces import Piece
 from redist.runtime.copies.addresses import Addresses, address_of
 from redist.runtime.copies.copy_list import BufferCopy, CopyList
 from redist.runtime.copies.kernels import kernels
 from redist.runtime.copies.reduce import combine_into, kernel_code
 from redist.runtime.copies.strided import Strided, c_strides, canonical
-from redist.runtime.schedule.rounds import (
-    Export,
-    RoundPart,
-    Rounds,
-    export_of,
-    part_of,
-    turn_of,
-)
+from redist.runtime.schedule.rounds import Export, RoundPart, Rounds, export_of, part_of, turn_of
 from redist.runtime.schedule.stages import StagePart
 
 
@@ -53,6 +46,8 @@ MOST_ROUNDS = 64
 """Programs of more rounds are not kept: their tables would outgrow the staging that rounds save."""
 
 Strides = tuple[int, ...]
+End = tuple[int, int, Strides]
+"""Where a part lies, or its bytes: in which buffer, from where on, with which strides."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,17 +172,12 @@ class Compiler:
             item = round_part.item
             if self.kinds.get((self.rank, item)) != TileAt.POOL or round_part.turn:
                 continue
-            itemsize = self.parts[item].itemsize
             for (lo, shape, steps), offset in self.offsets[self.rank, item].items():
                 whole = Piece(0, 0, 0, lo, lo, shape, shape, shape, steps)
                 part = part_of(whole, round_part)
                 if part is not None:
-                    strides = part.src_strides(self.src_strides[item])
-                    form = canonical(part.shape, itemsize, c_strides(part.shape, itemsize), strides)
-                    place = _offset(part.src_lo, strides)
-                    moves.append(
-                        BufferCopy(self.bases.pool, offset, self.bases.source(item), place, form)
-                    )
+                    slot = self._packed(self.bases.pool, offset, item, part)
+                    moves.append(self._copy(item, part, slot, self._source(item, part)))
         _sort(moves)
         return CopyList.of(moves)
 
@@ -221,12 +211,13 @@ class Compiler:
                     if piece.receiver not in self.bases.place:
                         outgoing.setdefault(piece.receiver, []).append((item, part))
                     elif (piece.receiver, item) in self.opened:
-                        copies.append(self._bring(part, item))
+                        there = self._in_opened(item, part)
+                        copies.append(self._copy(item, part, there, self._source(item, part)))
                 elif piece.sender not in self.bases.place:
                     incoming.setdefault(piece.sender, []).append((item, part))
                 elif piece.sender == self.rank or (self.rank, item) not in self.opened:
-                    base, offset, strides, kind = self._find(piece, part, item)
-                    move = self._move(part, item, base, offset, strides)
+                    found, kind = self._find(piece, part, item)
+                    move = self._copy(item, part, self._target(item, part), found)
                     if piece.order:
                         combines.append((piece.order, item, move))
                     elif kind == TileAt.PRIVATE:
@@ -256,42 +247,51 @@ class Compiler:
     def _is_large(self) -> bool:
         """Whether the tiles that are written are too large to stay in the cache."""
         written = (
-            math.prod(p.shape) * one.itemsize
-            for one in self.parts
+            self._bytes(item, p)
+            for item, one in enumerate(self.parts)
             for p in one.step.pieces
             if p.receiver == self.rank and not p.order
         )
         return sum(written) >= STREAM_BYTES
 
-    def _find(self, piece: Piece, part: Piece, item: int) -> tuple[int, int, Strides, TileAt]:
-        """Base, offset and strides of a part in a neighbour's tile or pool, or in the own tile."""
-        itemsize = self.parts[item].itemsize
+    # Where parts lie
+
+    def _source(self, item: int, part: Piece) -> End:
+        """In this rank's own tile."""
+        strides = part.src_strides(self.src_strides[item])
+        return self.bases.source(item), _offset(part.src_lo, strides), strides
+
+    def _target(self, item: int, part: Piece) -> End:
+        """In the tile that this rank writes."""
+        strides = part.dst_strides(self.dst_strides[item])
+        return self.bases.target(item), _offset(part.dst_lo, strides), strides
+
+    def _in_opened(self, item: int, part: Piece) -> End:
+        """In the tile of a neighbour that this rank writes."""
+        strides = part.dst_strides(c_strides(part.dst_shape, self.parts[item].itemsize))
+        base = self.bases.open_target(part.receiver, item)
+        return base, _offset(part.dst_lo, strides), strides
+
+    def _packed(self, base: int, offset: int, item: int, part: Piece) -> End:
+        """In one piece, at a place of a pool or of staging."""
+        return base, offset, c_strides(part.shape, self.parts[item].itemsize)
+
+    def _find(self, piece: Piece, part: Piece, item: int) -> tuple[End, TileAt]:
+        """In a neighbour's tile or pool, or in the own tile."""
         if piece.sender == self.rank:
-            strides = part.src_strides(self.src_strides[item])
-            return self.bases.source(item), _offset(part.src_lo, strides), strides, TileAt.SHARED
+            return self._source(item, part), TileAt.SHARED
         kind = self.kinds[piece.sender, item]
         base = self.bases.neighbour(piece.sender, item)
         if kind == TileAt.POOL:
             offset = self.offsets[piece.sender, item][export_of(piece)]
-            return base, offset, c_strides(part.shape, itemsize), kind
+            return self._packed(base, offset, item, part), kind
         known = self.far_strides.get((piece.sender, item))
-        strides = part.src_strides(known or c_strides(piece.src_shape, itemsize))
-        return base, _offset(part.src_lo, strides), strides, kind
+        strides = part.src_strides(known or c_strides(piece.src_shape, self.parts[item].itemsize))
+        return (base, _offset(part.src_lo, strides), strides), kind
 
-    def _move(self, part: Piece, item: int, base: int, offset: int, strides: Strides) -> BufferCopy:
-        to = part.dst_strides(self.dst_strides[item])
-        form = canonical(part.shape, self.parts[item].itemsize, to, strides)
-        return BufferCopy(self.bases.target(item), _offset(part.dst_lo, to), base, offset, form)
-
-    def _bring(self, part: Piece, item: int) -> BufferCopy:
-        """The copy of a part of this rank's tile into a neighbour's."""
-        itemsize = self.parts[item].itemsize
-        of = part.src_strides(self.src_strides[item])
-        to = part.dst_strides(c_strides(part.dst_shape, itemsize))
-        base = self.bases.open_target(part.receiver, item)
-        form = canonical(part.shape, itemsize, to, of)
-        own = self.bases.source(item)
-        return BufferCopy(base, _offset(part.dst_lo, to), own, _offset(part.src_lo, of), form)
+    def _copy(self, item: int, part: Piece, to: End, of: End) -> BufferCopy:
+        form = canonical(part.shape, self.parts[item].itemsize, to[2], of[2])
+        return BufferCopy(to[0], to[1], of[0], of[1], form)
 
     def _combines(self, moves: Sequence[tuple[int, int, BufferCopy]]) -> tuple[Combine, ...]:
         """What is to be combined, array by array; within an array in the order of partial values."""
@@ -321,22 +321,23 @@ class Compiler:
         order = self._in_turn(parts, sending)
         for number, peer in enumerate(order):
             own = parts[peer]
-            n_bytes = sum(math.prod(p.shape) * self.parts[item].itemsize for item, p in own)
+            n_bytes = sum(self._bytes(item, part) for item, part in own)
             places = [self._place(item, part, sending) for item, part in own]
             combined = [not sending and part.order > 0 for _, part in own]
-            direct = len(own) == 1 and not places[0][2].dims and not combined[0]
-            if direct and not self.packs_all:
-                messages.append(Message(peer, places[0][0], places[0][1], n_bytes))
+            tile, place, form = places[0]
+            if len(own) == 1 and not form.dims and not combined[0] and not self.packs_all:
+                messages.append(Message(peer, tile, place, n_bytes))
                 continue
-            later = self._still_to_combine(parts, order[number + 1 :], sending)
+            later = 0
+            if not sending:  # partial values of later peers must find room: they are combined there
+                rest = (one for other in order[number + 1 :] for one in parts[other])
+                later = sum(self._bytes(item, part) for item, part in rest if part.order)
             packs = self.packs_all or used + n_bytes + later <= room
             start, forms = used, []
             for (item, part), (tile, place, form), must in zip(own, places, combined, strict=True):
                 if packs or must:
                     form = Strided(form.n_bytes, ())
-                    moves.append(
-                        (self._packing(item, part, tile, place, used, sending), part, item)
-                    )
+                    moves.append((self._packing(item, part, used, sending), part, item))
                     tile, place, used = staging, used, used + form.n_bytes
                     assert used <= room, "partial values find no room in staging"
                 forms.append((tile, place, form))
@@ -361,9 +362,8 @@ class Compiler:
         for peer, own in parts.items():
             at = self.letters[peer]
             for item, part in own:
-                tile, place, form = self._place(item, part, sending)
-                moves.append((self._packing(item, part, tile, place, at, sending), part, item))
-                at += form.n_bytes
+                moves.append((self._packing(item, part, at, sending), part, item))
+                at += self._bytes(item, part)
         return moves
 
     def _in_turn(self, peers: Iterable[int], sending: bool) -> list[int]:
@@ -377,46 +377,26 @@ class Compiler:
         down = [peer for peer in sorted(peers) if peer < self.rank]
         return [*up, *down] if sending else [*reversed(down), *reversed(up)]
 
-    def _still_to_combine(
-        self,
-        parts: Mapping[int, list[tuple[int, Piece]]],
-        later: Sequence[int],
-        sending: bool,
-    ) -> int:
-        """Bytes that later peers must find room for: partial values are combined from staging."""
-        if sending:
-            return 0
-        return sum(
-            math.prod(part.shape) * self.parts[item].itemsize
-            for peer in later
-            for item, part in parts[peer]
-            if part.order
-        )
+    def _bytes(self, item: int, part: Piece) -> int:
+        return math.prod(part.shape) * self.parts[item].itemsize
 
     def _place(self, item: int, part: Piece, sending: bool) -> tuple[int, int, Strided]:
-        """Where a part lies in this rank's tile, walked in C order."""
-        strides = self._strides(item, part, sending)
-        tile = self.bases.source(item) if sending else self.bases.target(item)
-        place = _offset(part.src_lo if sending else part.dst_lo, strides)
-        return tile, place, _in_order(part.shape, self.parts[item].itemsize, strides)
+        """Where a part lies in this rank's tile, walked in C order as MPI's datatypes walk it.
 
-    def _strides(self, item: int, part: Piece, sending: bool) -> Strides:
-        """Strides of a part in this rank's tile."""
-        if sending:
-            return part.src_strides(self.src_strides[item])
-        return part.dst_strides(self.dst_strides[item])
-
-    def _packing(
-        self, item: int, part: Piece, tile: int, place: int, at: int, sending: bool
-    ) -> BufferCopy:
-        """The copy of a part into staging, or out of it."""
+        Both ends of a message must walk alike.
+        """
+        tile, place, strides = (self._source if sending else self._target)(item, part)
         itemsize = self.parts[item].itemsize
-        packed, strides = c_strides(part.shape, itemsize), self._strides(item, part, sending)
+        packed = c_strides(part.shape, itemsize)
+        return tile, place, canonical(part.shape, itemsize, packed, strides).swapped()
+
+    def _packing(self, item: int, part: Piece, at: int, sending: bool) -> BufferCopy:
+        """The copy of a part into staging, or out of it."""
         if sending:
-            form = canonical(part.shape, itemsize, packed, strides)
-            return BufferCopy(self.bases.send, at, tile, place, form)
-        form = canonical(part.shape, itemsize, strides, packed)
-        return BufferCopy(tile, place, self.bases.receive, at, form)
+            packed = self._packed(self.bases.send, at, item, part)
+            return self._copy(item, part, packed, self._source(item, part))
+        packed = self._packed(self.bases.receive, at, item, part)
+        return self._copy(item, part, self._target(item, part), packed)
 
 
 def _sort(copies: list[BufferCopy]) -> None:
@@ -426,11 +406,6 @@ def _sort(copies: list[BufferCopy]) -> None:
         copies.sort(key=lambda move: move.src_offset)
     elif longest < JOINED_BYTES:
         copies.sort(key=lambda move: (move.dst, move.dst_offset))
-
-
-def _in_order(shape: Shape, itemsize: int, strides: Strides) -> Strided:
-    """A box in C order, as MPI's datatypes walk it: both ends of a message must walk alike."""
-    return canonical(shape, itemsize, c_strides(shape, itemsize), strides).swapped()
 
 
 def _offset(lo: Iterable[int], strides: Iterable[int]) -> int:

@@ -158,7 +158,9 @@ def split(shape: Sequence[int], parts: int) -> Iterator[tuple[Shape, Shape]]:
     >>> list(split((2, 5), 4))
     [((0, 0), (1, 3)), ((0, 3), (1, 2)), ((1, 0), (1, 3)), ((1, 3), (1, 2))]
     """
-    yield from split_by(shape, split_counts(shape, parts))
+    counts = split_counts(shape, parts)
+    for place in itertools.product(*map(range, counts)):
+        yield box_at(shape, counts, place)
 
 
 def split_counts(shape: Sequence[int], parts: int) -> Shape:
@@ -169,12 +171,6 @@ def split_counts(shape: Sequence[int], parts: int) -> Shape:
         counts.append(k)
         parts = ceil_div(parts, k)
     return tuple(counts)
-
-
-def split_by(shape: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[Shape, Shape]]:
-    """A box cut into this many boxes along every dim, in C order; some may be empty."""
-    for place in itertools.product(*map(range, counts)):
-        yield box_at(shape, counts, place)
 
 
 def box_at(
