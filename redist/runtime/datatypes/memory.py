@@ -9,13 +9,7 @@ import numpy as np
 from redist.errors import ArgumentError, ArgumentTypeError, RequestError
 from redist.runtime.copies.addresses import address_of
 from redist.runtime.copies.gpu_arrays import is_device
-from redist.runtime.cuda.arrays import (
-    as_device,
-    current_gpu,
-    device_address,
-    gpu_of,
-    is_read_only,
-)
+from redist.runtime.cuda.arrays import as_device, current_gpu, device_address, gpu_of, is_read_only
 
 _HOST_KIND = 1
 """cudaMemoryTypeHost: memory of the host that is pinned."""

@@ -58,7 +58,7 @@ def pack(
     if out is not None:
         target = Memory.of(out, "out")
         _check_packed("pack", target, "out", copies)
-        _check_writable("pack", target, "out")
+        _check_writable("pack", target)
         if target.meets(source):
             raise ArgumentError(f"cannot pack {copies}: out lies in the buffer")
         if target.on_device and not source.on_device:
@@ -68,7 +68,8 @@ def pack(
             )
     made = out
     if target is None:
-        made = _new(copies.n_bytes, source.on_device)
+        new = empty_on_device if source.on_device else np.empty
+        made = new((copies.n_bytes,), np.dtype(np.uint8))
         target = Memory.of(made, "out")
     if copies.n_bytes:
         start = source.address + offset
@@ -107,7 +108,7 @@ def unpack(
     target, copies = _checked("unpack", out, "out", datatype, count, offset)
     source = Memory.of(packed, "packed bytes")
     _check_packed("unpack", source, "packed bytes", copies)
-    _check_writable("unpack", target, "out")
+    _check_writable("unpack", target)
     if target.meets(source):
         raise ArgumentError(f"cannot unpack {copies}: the packed bytes lie in out")
     if source.on_device and not target.on_device:
@@ -169,12 +170,6 @@ def _check_packed(verb: str, memory: Memory, what: str, copies: TypeCopies) -> N
         )
 
 
-def _check_writable(verb: str, memory: Memory, what: str) -> None:
-    if not memory.can_write:
-        raise RequestError(f"cannot {verb}: {what} is read-only")
-
-
-def _new(n_bytes: int, on_device: bool) -> Any:
-    if on_device:
-        return empty_on_device((n_bytes,), np.dtype(np.uint8))
-    return np.empty(n_bytes, np.uint8)
+def _check_writable(verb: str, out: Memory) -> None:
+    if not out.can_write:
+        raise RequestError(f"cannot {verb}: out is read-only")

@@ -81,8 +81,13 @@ def turned(blocks: Iterable[BufferCopy]) -> Blocks:
 
 
 def _turned(form: Strided) -> Strided:
-    counts, to, of = zip(*form.dims, strict=True) if form.dims else ((), (), ())
-    return canonical(counts, form.block, of, to)
+    return _form(form.block, [(count, of, to) for count, to, of in form.dims])
+
+
+def _form(block: int, dims: Sequence[tuple[int, int, int]]) -> Strided:
+    """The canonical form of blocks over dims of (count, stride in packed bytes, in memory)."""
+    counts, to, of = zip(*dims, strict=True) if dims else ((), (), ())
+    return canonical(counts, block, to, of)
 
 
 def _ends(block: BufferCopy) -> tuple[int, int]:
@@ -123,7 +128,8 @@ def _read(datatype: MPI.Datatype) -> Blocks:
     if read is None:
         known = ", ".join(("NAMED", "STRUCT", *_KINDS)).lower()
         raise RequestError(f"cannot read a datatype made by {kind.lower()}; known: {known}")
-    return read(_base(base), how)
+    made = _base(base)
+    return read(made, how, 1 if kind.startswith("H") else made.extent)
 
 
 def _base(datatype: MPI.Datatype) -> _Base:
@@ -149,22 +155,28 @@ def _runs(sizes: Sequence[int], places: Sequence[int]) -> Blocks:
     return _in_turn(rows, sizes, places)
 
 
-def _vector(base: _Base, count: int, length: int, step: int) -> Blocks:
-    return _repeat(base.row(length), count, base.n_bytes * length, step)
+# ``unit``: the bytes in which a kind counts distances, those of an element; 1 where its name begins with h.
 
 
-def _indexed(base: _Base, lengths: Sequence[int], places: Sequence[int]) -> Blocks:
+def _vector(base: _Base, how: dict[str, Any], unit: int) -> Blocks:
+    length = how["blocklength"]
+    return _repeat(base.row(length), how["count"], base.n_bytes * length, how["stride"] * unit)
+
+
+def _indexed(base: _Base, how: dict[str, Any], unit: int) -> Blocks:
+    places = [n * unit for n in how["displacements"]]
+    lengths = how["blocklengths"] if "blocklengths" in how else [how["blocklength"]] * len(places)
     rows = {n: base.row(n) for n in set(lengths)}
     return _in_turn([rows[n] for n in lengths], [base.n_bytes * n for n in lengths], places)
 
 
-def _subarray(base: _Base, how: dict[str, Any]) -> Blocks:
+def _subarray(base: _Base, how: dict[str, Any], unit: int) -> Blocks:
     """A box of an array, whose dims are repetitions, from the fastest one on."""
     dims = list(zip(how["sizes"], how["subsizes"], how["starts"], strict=True))
     return _box(base, [(size, [(start, n, 0, 1)]) for size, n, start in dims], how["order"])
 
 
-def _darray(base: _Base, how: dict[str, Any]) -> Blocks:
+def _darray(base: _Base, how: dict[str, Any], unit: int) -> Blocks:
     """What one process has of an array that is cut in blocks, or dealt out, along every dim."""
     place, parts = how["rank"], []
     coordinates: list[int] = []
@@ -218,26 +230,16 @@ def _box(base: _Base, dims: Sequence[tuple[int, list[Comb]]], order: int) -> Blo
     return blocks
 
 
-_KINDS: dict[str, Callable[[_Base, dict[str, Any]], Blocks]] = {
-    "DUP": lambda base, how: base.blocks,
-    "RESIZED": lambda base, how: base.blocks,
-    "CONTIGUOUS": lambda base, how: base.row(how["count"]),
-    "VECTOR": lambda base, how: _vector(
-        base, how["count"], how["blocklength"], how["stride"] * base.extent
-    ),
-    "HVECTOR": lambda base, how: _vector(base, how["count"], how["blocklength"], how["stride"]),
-    "INDEXED": lambda base, how: _indexed(
-        base, how["blocklengths"], [n * base.extent for n in how["displacements"]]
-    ),
-    "HINDEXED": lambda base, how: _indexed(base, how["blocklengths"], how["displacements"]),
-    "INDEXED_BLOCK": lambda base, how: _indexed(
-        base,
-        [how["blocklength"]] * len(how["displacements"]),
-        [n * base.extent for n in how["displacements"]],
-    ),
-    "HINDEXED_BLOCK": lambda base, how: _indexed(
-        base, [how["blocklength"]] * len(how["displacements"]), how["displacements"]
-    ),
+_KINDS: dict[str, Callable[[_Base, dict[str, Any], int], Blocks]] = {
+    "DUP": lambda base, how, unit: base.blocks,
+    "RESIZED": lambda base, how, unit: base.blocks,
+    "CONTIGUOUS": lambda base, how, unit: base.row(how["count"]),
+    "VECTOR": _vector,
+    "HVECTOR": _vector,
+    "INDEXED": _indexed,
+    "HINDEXED": _indexed,
+    "INDEXED_BLOCK": _indexed,
+    "HINDEXED_BLOCK": _indexed,
     "SUBARRAY": _subarray,
     "DARRAY": _darray,
 }
@@ -252,18 +254,8 @@ def _repeat(blocks: Blocks, count: int, packed: int, step: int) -> Blocks:
         return blocks
     if not count:
         return ()
-    out = []
-    for one in blocks:
-        dims = (count, packed, step), *one.form.dims
-        out.append(replace(one, form=canonical(*_columns(one.form.block, dims))))
-    return tuple(out)
-
-
-def _columns(
-    block: int, dims: Sequence[tuple[int, int, int]]
-) -> tuple[Sequence[int], int, Sequence[int], Sequence[int]]:
-    counts, to, of = zip(*dims, strict=True)
-    return counts, block, to, of
+    outer = count, packed, step
+    return tuple(replace(b, form=_form(b.form.block, (outer, *b.form.dims))) for b in blocks)
 
 
 def _in_turn(rows: Sequence[Blocks], sizes: Sequence[int], places: Sequence[int]) -> Blocks:
@@ -286,8 +278,7 @@ def _joined(blocks: Blocks) -> Blocks:
     [[Strided(block=24, dims=())], [Strided(block=8, dims=((3, 8, 24),))]]
     """
     while len(blocks) > 1:
-        found = _side_by_side(blocks)
-        found = _in_rows(found)
+        found = _in_rows(_side_by_side(blocks))
         if len(found) == len(blocks):
             break
         blocks = found
@@ -298,16 +289,10 @@ def _side_by_side(blocks: Blocks) -> Blocks:
     out = [blocks[0]]
     for one in blocks[1:]:
         last = out[-1]
-        n, step = (
-            last.form.block,
-            (one.dst_offset - last.dst_offset, one.src_offset - last.src_offset),
-        )
+        n = last.form.block
+        step = one.dst_offset - last.dst_offset, one.src_offset - last.src_offset
         if step == (n, n) and one.form.dims == last.form.dims:
-            block = n + one.form.block
-            form = (
-                canonical(*_columns(block, one.form.dims)) if one.form.dims else Strided(block, ())
-            )
-            out[-1] = replace(last, form=form)
+            out[-1] = replace(last, form=_form(n + one.form.block, one.form.dims))
         else:
             out.append(one)
     return tuple(out)
@@ -324,8 +309,7 @@ def _in_rows(blocks: Blocks) -> Blocks:
         n = end - at
         if steps is not None and (n >= _LEAST_ROW or n == len(blocks)):
             dims = (n, *steps), *blocks[at].form.dims
-            form = canonical(*_columns(blocks[at].form.block, dims))
-            out.append(replace(blocks[at], form=form))
+            out.append(replace(blocks[at], form=_form(blocks[at].form.block, dims)))
             at = end
         else:
             out.append(blocks[at])
