@@ -22,7 +22,7 @@ from redist.runtime.copies.addresses import Addresses, array_at
 from redist.runtime.cuda.arrays import on_stream
 from redist.runtime.ranks.long_wait import TIMEOUT_S, check_timeout
 from redist.runtime.refit.arrival import COPY
-from redist.runtime.refit.bound import BoundRefit, Options, Tiles
+from redist.runtime.refit.bound import BoundRefit, Tiles
 from redist.runtime.refit.mover import AUTO, PlanOfRuns
 from redist.runtime.refit.near import GPU
 from redist.runtime.refit.program import RefitRound
@@ -69,9 +69,8 @@ def bind(
     again with ``version=refit.version``.
     """
     check_timeout(timeout_s)
-    options = Options(transport, commit, version, guard)
     ranks = TorchRanks(world_of(group, timeout_s), timeout_s)
-    return BoundRefit(plan, ranks, send, receive, options)
+    return BoundRefit(plan, ranks, send, receive, transport, commit, version, guard)
 
 
 class TorchRanks:

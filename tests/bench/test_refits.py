@@ -20,7 +20,7 @@ from bench.report.report import Table
 from bench.tables.renew import Measurement, steps
 from bench.tables.stored import stored_of
 from redist.layout.tiles import tile_shapes
-from redist.runtime.refit.bound import BoundRefit, Options
+from redist.runtime.refit.bound import BoundRefit
 from tests.fakes.refit_ranks import ThreadRanks, on_ranks
 
 DENSE = Decoder(2, 16, 32, 8, 24, 64)
@@ -52,7 +52,7 @@ def test_parts_by_hand_are_those_of_the_types(
                 given[name] = np.ascontiguousarray(wholes[name][part])
         for name, t in plan.target.types.items() if ranks.rank >= 4 else ():
             got[name] = np.zeros(tile_shapes(t)[ranks.rank], np.uint16)
-        refit = BoundRefit(plan, ranks, given, got, Options())
+        refit = BoundRefit(plan, ranks, given, got)
         refit.send(1) if given else refit.receive()
         wrong = [
             name

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from redist.errors import RequestError, TransferError
-from redist.runtime.copies.addresses import Addresses, address_of
-from redist.runtime.refit.copies import BLOCKS, FIRST, Blocks, Copies
+from redist.runtime.copies.addresses import Addresses
+from redist.runtime.refit.copies import BLOCKS, FIRST, Blocks, Copies, begin_of
 from redist.runtime.refit.program import Dtypes, Program
 from redist.runtime.refit.tiles import Side, view_like
 from redist.runtime.shm.segments import can_share, shared_bytes
@@ -26,13 +26,6 @@ from redist.text.units import ceil_div, format_bytes
 COPY, SWAP, IN_PLACE = COMMITS = ("copy", "swap", "in place")
 ALIGN = 256
 """Tiles of a set that is made here begin at multiples of this."""
-
-
-def check_commit(commit: Any) -> None:
-    """**Local.** Raise unless this is a way to make new weights those that serve."""
-    if commit not in COMMITS:
-        known = ", ".join(map(repr, COMMITS))
-        raise RequestError(f"unknown commit {commit!r}; known: {known}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +111,7 @@ class Arrival:
     def _view(self, which: int, k: int) -> Any:
         """A tile of a set that was made here, as an array of the library of the one that was given."""
         tile, memory = self._side.tiles[k], self._memory[which]
-        at = int(self.sets[which][k]) - _address(memory)
+        at = int(self.sets[which][k]) - begin_of(memory)
         return view_like(memory[at : at + tile.n_bytes], tile)
 
     def _made(self, shared: bool) -> Any:
@@ -140,7 +133,7 @@ class Arrival:
     def _placed(self, memory: Any) -> Addresses:
         """Where tiles lie in memory, one behind another."""
         table = np.zeros(len(self._side.names), np.uintp)
-        at = _address(memory)
+        at = begin_of(memory)
         for k in self._numbers:
             table[k] = at
             at += ceil_div(self._side.tiles[k].n_bytes, ALIGN) * ALIGN
@@ -169,11 +162,3 @@ class Arrival:
     def _run(self, copies: Copies | None, to: Addresses, of: Addresses) -> None:
         if copies is not None:
             copies.run(np.concatenate([np.zeros(FIRST, np.uintp), to, of]))
-
-
-def _address(memory: Any) -> int:
-    if isinstance(memory, np.ndarray):
-        return address_of(memory)
-    from redist.runtime.cuda.arrays import device_address
-
-    return device_address(memory)

@@ -15,7 +15,7 @@ from redist.runtime.ranks.long_wait import check_timeout
 from redist.runtime.ranks.waiting import TIMEOUT_S, gather
 from redist.runtime.ranks.world import Comm, World, comm_or_world, world_of
 from redist.runtime.refit.arrival import COPY
-from redist.runtime.refit.bound import BoundRefit, Options, Tiles
+from redist.runtime.refit.bound import BoundRefit, Tiles
 from redist.runtime.refit.mover import AUTO, PlanOfRuns
 from redist.runtime.refit.program import RefitRound
 from redist.runtime.refit.said import Version
@@ -57,8 +57,8 @@ def bind(
     check_timeout(timeout_s)
     comm = comm_or_world(comm)
     world = world_of(comm, timeout_s=timeout_s)
-    options = Options(transport, commit, version, guard)
-    return BoundRefit(plan, MpiRanks(world, timeout_s), send, receive, options)
+    ranks = MpiRanks(world, timeout_s)
+    return BoundRefit(plan, ranks, send, receive, transport, commit, version, guard)
 
 
 class MpiRanks:

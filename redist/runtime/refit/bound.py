@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -27,16 +26,6 @@ from redist.text.units import count_of
 
 Tiles = Mapping[str, Any]
 CLOSED = "the bound plan is closed; bind the plan again"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a plan is bound, beside its tiles."""
-
-    transport: str = AUTO
-    commit: str = COPY
-    version: Version | None = None
-    guard: AbstractContextManager[Any] | None = None
 
 
 class BoundRefit:
@@ -81,18 +70,21 @@ class BoundRefit:
         ranks: RefitRanks,
         send: Tiles | None,
         receive: Tiles | None,
-        options: Options,
+        transport: str = AUTO,
+        commit: str = COPY,
+        version: Version | None = None,
+        guard: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.plan = plan
-        self.version: Version | None = options.version
+        self.version: Version | None = version
         """That of the tiles: the last that was sent, or received whole. None if that is not known, or
         while weights arrive in place, and after that has failed."""
-        self._ranks, self._guard = ranks, options.guard
+        self._ranks, self._guard = ranks, guard
         self._mover = mover = Mover(plan, ranks)
         self._is_closed = False
         with ranks.on_stream():
             with ranks.operation():
-                said = mover.binding(send, receive, options.transport, options.commit)
+                said = mover.binding(send, receive, transport, commit)
                 bindings = ranks.gather(said)
             check_bindings(bindings)
             with ranks.operation():

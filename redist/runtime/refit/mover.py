@@ -10,12 +10,12 @@ import numpy as np
 from redist.errors import RequestError
 from redist.layout.array_type import ArrayType
 from redist.runtime.copies.addresses import Addresses, address_of
-from redist.runtime.refit.arrival import IN_PLACE, SWAP, Arrival, Handover, check_commit
+from redist.runtime.refit.arrival import COMMITS, IN_PLACE, SWAP, Arrival, Handover
 from redist.runtime.refit.copies import check_casts
 from redist.runtime.refit.near import Near, NodeRounds, Shown, memory_of, shown
 from redist.runtime.refit.program import Buffers, Compiler, Dtypes, Program, Runs, Ways
 from redist.runtime.refit.ranks import RefitRanks
-from redist.runtime.refit.said import Binding, Bits, mask_of, problem_of
+from redist.runtime.refit.said import Binding, Bits, check_known, mask_of, problem_of
 from redist.runtime.refit.tiles import Side, check_gpu
 from redist.text.latest import Latest
 
@@ -87,8 +87,8 @@ class Mover:
 
         def take() -> None:
             nonlocal why_private
-            _check_transport(transport)
-            check_commit(commit)
+            check_known("transport", transport, TRANSPORTS)
+            check_known("commit", commit, COMMITS)
             self._take(send, receive)
             if commit == IN_PLACE:
                 self._check_apart()
@@ -131,10 +131,7 @@ class Mover:
             check_gpu(next(iter(gpus)))
         types = self.source.types, self.target.types
         self._dtypes = Dtypes.of(*([t.dtype for t in side] for side in types))
-        self._sends, self._receives = (
-            self.plan.runs(rank, sends=True),
-            self.plan.runs(rank),
-        )
+        self._sends, self._receives = self.plan.runs(rank, sends=True), self.plan.runs(rank)
         for runs, source, target in (
             (self._sends, "tensor", "there"),
             (self._receives, "there", "tensor"),
@@ -282,9 +279,3 @@ class Mover:
         if self._near is not None:
             self._near.close()
         self.ranks.close()
-
-
-def _check_transport(transport: Any) -> None:
-    if transport not in TRANSPORTS:
-        known = ", ".join(map(repr, TRANSPORTS))
-        raise RequestError(f"unknown transport {transport!r}; known: {known}")

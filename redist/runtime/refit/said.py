@@ -52,6 +52,12 @@ class Said:
     problem: str | None
 
 
+def check_known(what: str, given: Any, known: Sequence[str]) -> None:
+    """**Local.** Raise unless an option is one of the texts that it may be."""
+    if given not in known:
+        raise RequestError(f"unknown {what} {given!r}; known: {', '.join(map(repr, known))}")
+
+
 def problem_of(work: Callable[[], Any]) -> str | None:
     """**Local.** Do some work; why it could not be done."""
     try:

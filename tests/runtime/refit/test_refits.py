@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from redist.runtime.refit import program
-from redist.runtime.refit.bound import BoundRefit, Options
+from redist.runtime.refit.bound import BoundRefit
 from redist.runtime.shm.segments import allocated_bytes
 from tests.fakes.refit_ranks import ThreadRanks, on_ranks
 from tests.problems import refits
@@ -23,7 +23,7 @@ COMMITS = ("copy", "swap", "in place")
 def bound(plan: SmallRefit, ranks: ThreadRanks, **options: Any) -> tuple[BoundRefit, Any, Any]:
     """A rank's plan, bound to its tiles; they come back, too."""
     given, got = plan.sending(ranks.rank, 1), plan.receiving(ranks.rank)
-    return BoundRefit(plan, ranks, given, got, Options(**options)), given, got
+    return BoundRefit(plan, ranks, given, got, **options), given, got
 
 
 @pytest.mark.parametrize("shares", [True, False])
@@ -46,7 +46,7 @@ def test_planned_refits(seed: int, shares: bool, monkeypatch: pytest.MonkeyPatch
         source, target = problem.source.tiles, problem.target.tiles
         given = of(ranks.rank, source, 0)
         got = {name: np.zeros_like(tile) for name, tile in of(ranks.rank, target, 0).items()}
-        refit = BoundRefit(plan, ranks, given, got, Options(commit=commit))
+        refit = BoundRefit(plan, ranks, given, got, commit=commit)
         for version in (1, 2):
             put(given, of(ranks.rank, source, version))
             go(refit, given, version)
@@ -109,7 +109,7 @@ def test_memory_of_arrivals_goes_when_the_plan_is_closed() -> None:
 
     def work(ranks: ThreadRanks) -> tuple[int, int]:
         before = allocated_bytes()
-        refit = BoundRefit(plan, ranks, given, got, Options())
+        refit = BoundRefit(plan, ranks, given, got)
         refit.send(1)
         during = allocated_bytes()
         refit.close()
