@@ -27,7 +27,7 @@ from redist.runtime.elements.block_copies import (
     read,
     write,
 )
-from redist.runtime.index_sets.held import CommonPart, Edge, EdgeList, cut, in_common, product_of
+from redist.runtime.index_sets.held import CommonPart, Edge, EdgeList, cut, in_common
 from redist.runtime.ranks.neighbours import NeighbourTiles, neighbour_tiles
 from redist.runtime.ranks.tokens import Tag
 from redist.runtime.ranks.waiting import TIMEOUT_S
@@ -118,7 +118,7 @@ class SelectionPlan:
             if not pieces:
                 return []
             lists.append(pieces)
-        return product_of(lists)
+        return list(itertools.product(*lists))
 
     def copy(self, to: Tile, tiles: dict[int, Tile], rank: int, most_bytes: int) -> int:
         """**Local.** Fill what comes from these tiles; the bytes of those of other ranks."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, grid
+from redist.runtime.ranks.collectives import tell_all
 from redist.runtime.ranks.neighbours import neighbour_tiles
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import World, world_of
@@ -136,8 +137,7 @@ def fetch(
             rest = np.concatenate(far)
             rest = rest[np.argsort(serving[shard[rest]], kind="stable")]
             asked, sent, come = pass_numbers(world, place[rest], serving[shard[rest]])
-            values, _, _ = _pass_back(world, flat[asked], come, sent)
-            part[rest] = values
+            part[rest] = _pass_back(world, flat[asked], come, sent)
     return received
 
 
@@ -177,7 +177,7 @@ def store(
                 owner = places.holders[shard, copy]
                 order = np.argsort(owner, kind="stable")
                 at, sent, come = pass_numbers(world, place[order], owner[order])
-                got, _, _ = _pass_back(world, given[order], sent, come)
+                got = _pass_back(world, given[order], sent, come)
                 received += (len(got) - int(come[world.rank])) * got.itemsize
                 _put(tile, at, got)
     return received
@@ -256,10 +256,10 @@ def pass_numbers(world: World, values: Ints, ranks: Ints) -> tuple[Ints, Ints, I
     sent = np.bincount(ranks, minlength=world.size).astype(np.int64)
     come = np.empty(world.size, dtype=np.int64)
     world.wait([world.comm.Ialltoall(sent, come)])
-    return _pass_back(world, values, sent, come)
+    return _pass_back(world, values, sent, come), sent, come
 
 
-def _pass_back(world: World, values: Tile, sent: Ints, come: Ints) -> tuple[Tile, Ints, Ints]:
+def _pass_back(world: World, values: Tile, sent: Ints, come: Ints) -> Tile:
     """**Collective.** Send values, this many to each rank, and receive this many from each."""
     out = np.empty(int(come.sum()), values.dtype)
     values = np.ascontiguousarray(values)
@@ -273,13 +273,9 @@ def _pass_back(world: World, values: Tile, sent: Ints, come: Ints) -> tuple[Tile
         for array, n in ((values, sent), (out, come))
     )
     world.wait([world.comm.Ialltoallv(list(there), list(here))])
-    return out, sent, come
+    return out
 
 
-def all_counts(comm: MPI.Comm, n: int, timeout_s: float | None = TIMEOUT_S) -> list[int]:
+def all_counts(comm: MPI.Comm, n: int) -> list[int]:
     """**Collective.** A number of every rank, in order."""
-    world = world_of(comm, timeout_s=timeout_s)
-    said = np.empty(world.size, dtype=np.int64)
-    with world.operation(timeout_s):
-        world.wait([world.comm.Iallgather(np.array([n], dtype=np.int64), said)])
-    return said.tolist()
+    return tell_all(comm, np.array(n, dtype=np.int64)).tolist()

@@ -119,12 +119,7 @@ class Executor(ABC):
         return self.finish(token, tiles, 0, False)
 
     def finish(
-        self,
-        token: int,
-        tiles: Tiles,
-        done: int,
-        in_place: bool,
-        release: Sequence[Any] = (),
+        self, token: int, tiles: Tiles, done: int, in_place: bool, release: Sequence[Any] = ()
     ) -> CallRecord:
         """**Collective.** Run the stages from ``done`` on.
 

@@ -102,8 +102,9 @@ class RecordedEnd:
     def of(array: Any, is_fixed: bool, pointers: list[tuple[Addresses, int]]) -> RecordedEnd:
         """An end that is this array now."""
         like = None if array is None else (array.dtype, array.shape, array.strides)
-        cell = NOWHERE if array is None else address_cell(array)
-        return RecordedEnd(like, is_fixed, pointers, _weak(array), cell, cell.value)
+        made = RecordedEnd(like, is_fixed, pointers, _nothing, NOWHERE, 0)
+        made.point_at(array)
+        return made
 
     def fits(self, array: Any) -> bool:
         """Whether an array is like the ones before, and the same one if it must be."""
@@ -161,11 +162,6 @@ def _span(array: Any) -> tuple[int, int]:
     steps = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
     below = sum(step for step in steps if step < 0)
     return low + below, low + sum(step for step in steps if step > 0) + array.itemsize
-
-
-def _weak(array: Any) -> Any:
-    """A reference that keeps no memory alive."""
-    return _nothing if array is None else weakref.ref(array)
 
 
 def _nothing() -> None:

@@ -13,7 +13,7 @@ from redist.runtime.ranks.waiting import gather
 from redist.runtime.ranks.world import World
 from redist.runtime.schedule.stages import StagePart, TransferStages
 from redist.text.columns import table
-from redist.text.units import format_bytes
+from redist.text.units import count_of, format_bytes
 
 LOG = logging.getLogger("redist")
 LOG.addHandler(logging.NullHandler())
@@ -72,11 +72,8 @@ class Report:
             for step in self.steps
         ]
         lines = table([head, *rows], gap="  ")
-        calls, ranks = (
-            f"{n} {word if n == 1 else word + 's'}"
-            for n, word in ((self.calls, "call"), (self.ranks, "rank"))
-        )
-        return "\n".join([f"{calls} on {ranks}", *lines])
+        head_line = f"{count_of(self.calls, 'call')} on {count_of(self.ranks, 'rank')}"
+        return "\n".join([head_line, *lines])
 
 
 class TransferCounts:
@@ -163,13 +160,11 @@ class TransferCounts:
             steps = self.schedule.plans[part.item].steps
             if not steps:
                 continue
-            share = 2 if self._is_halved(part) else 1
-            n_bytes += steps[part.step_number].received_bytes // share
-            seconds += steps[part.step_number].time_ps / 1e12 / share
+            step = steps[part.step_number]
+            share = 2 if step.op == "all_reduce" else 1
+            n_bytes += step.received_bytes // share
+            seconds += step.time_ps / 1e12 / share
         return n_bytes, seconds
-
-    def _is_halved(self, part: StagePart) -> bool:
-        return self.schedule.plans[part.item].steps[part.step_number].op == "all_reduce"
 
     def _name(self, stage: int) -> str:
         names = []

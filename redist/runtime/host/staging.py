@@ -71,11 +71,7 @@ class MessageNeeds:
     """Bytes that one array's messages between nodes take in staging, by the number of parts."""
 
     def __init__(
-        self,
-        stage_part: StagePart,
-        rank: int,
-        node: Sequence[int],
-        packing: Packing = BY_MPI,
+        self, stage_part: StagePart, rank: int, node: Sequence[int], packing: Packing = BY_MPI
     ) -> None:
         self.itemsize, self.align = stage_part.itemsize, packing.align
         self.between = [

@@ -227,11 +227,6 @@ def _pair_lists(source: Ints, target: Ints) -> Iterator[CommonPart]:
         yield CommonPart(once, target[order], len(once), which[order])
 
 
-def product_of(lists: list[list[CommonPart]]) -> list[tuple[CommonPart, ...]]:
-    """One piece along every dim, in all ways."""
-    return list(itertools.product(*lists))
-
-
 def cut(block: tuple[CommonPart, ...], most: int) -> Iterator[tuple[CommonPart, ...]]:
     """Parts of a block, none of more elements than that."""
     n = math.prod(piece.n for piece in block)

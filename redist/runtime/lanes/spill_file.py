@@ -95,30 +95,24 @@ def aligned_memory(n_bytes: int) -> mmap.mmap:
     return memory
 
 
-class BlockBuffers:
-    """Buffers for direct I/O: each is lent to one thread at a time, and kept for the next."""
-
-    def __init__(self) -> None:
-        self._free: list[Bytes] = []
-
-    @contextlib.contextmanager
-    def lent(self) -> Iterator[Bytes]:
-        """A buffer, while inside."""
-        try:
-            buffer = self._free.pop()
-        except IndexError:
-            buffer = empty_aligned((BUFFER_BYTES,), np.dtype(np.uint8))
-        try:
-            yield buffer
-        finally:
-            self._free.append(buffer)
+@contextlib.contextmanager
+def lent(buffers: list[Bytes]) -> Iterator[Bytes]:
+    """**Local.** A buffer for direct I/O while inside, for one thread alone; it is kept for the next."""
+    try:
+        buffer = buffers.pop()
+    except IndexError:
+        buffer = empty_aligned((BUFFER_BYTES,), np.dtype(np.uint8))
+    try:
+        yield buffer
+    finally:
+        buffers.append(buffer)
 
 
-def write_all(file: int, data: Bytes, offset: int, buffers: BlockBuffers | None) -> None:
+def write_all(file: int, data: Bytes, offset: int, buffers: list[Bytes] | None) -> None:
     """**Local.** Write all bytes, however many the system takes at a time.
 
-    With ``buffers`` the file is direct and written in whole blocks: what lies behind the data in its last
-    block changes, too.
+    With ``buffers``, free ones, the file is direct and written in whole blocks: what lies behind the data in
+    its last block changes, too.
     """
     if buffers is None:
         _repeat(os.pwritev, file, data, offset, 1)
@@ -127,7 +121,7 @@ def write_all(file: int, data: Bytes, offset: int, buffers: BlockBuffers | None)
     _repeat(os.pwritev, file, data[:whole], offset, BLOCK_BYTES)
     if whole == data.nbytes:
         return
-    with buffers.lent() as buffer:
+    with lent(buffers) as buffer:
         for at in range(whole, data.nbytes, BUFFER_BYTES):
             part = data[at : at + BUFFER_BYTES]
             np.copyto(buffer[: part.nbytes], part)
@@ -135,7 +129,7 @@ def write_all(file: int, data: Bytes, offset: int, buffers: BlockBuffers | None)
             _repeat(os.pwritev, file, buffer[:size], offset + at, BLOCK_BYTES)
 
 
-def read_all(file: int, out: Bytes, offset: int, buffers: BlockBuffers | None) -> None:
+def read_all(file: int, out: Bytes, offset: int, buffers: list[Bytes] | None) -> None:
     """**Local.** Read as many bytes as there is room for; raise if the file ends before."""
     if buffers is None:
         _repeat(os.preadv, file, out, offset, 1)
@@ -146,7 +140,7 @@ def read_all(file: int, out: Bytes, offset: int, buffers: BlockBuffers | None) -
     if whole == out.nbytes:
         return
     step = BUFFER_BYTES - (BLOCK_BYTES if before else 0)
-    with buffers.lent() as buffer:
+    with lent(buffers) as buffer:
         for at in range(whole, out.nbytes, step):
             part = out[at : at + step]
             size = -(-(before + part.nbytes) // BLOCK_BYTES) * BLOCK_BYTES
@@ -215,7 +209,7 @@ class SpillFile:
         self.folder = Path(folder)
         self._cached = cached
         self._file, self.is_direct = open_nameless(self.folder, direct=not cached)
-        self._buffers = BlockBuffers() if self.is_direct else None
+        self._buffers: list[Bytes] | None = [] if self.is_direct else None
         self._ranges = FirstFit(BLOCK_BYTES)
         self._reserved = self._length = 0
 

@@ -22,12 +22,6 @@ class UnderWay(Protocol):
         """The result, once it is there; the error that ended it is raised."""
 
 
-class Queued(UnderWay, Protocol):
-    """What was put behind other work: ``made`` is its result, there in the order of that work."""
-
-    made: Any
-
-
 class TileStore(Protocol):
     """A place behind the memory that tasks work in.
 

@@ -104,9 +104,7 @@ UNDER_WAY = 4
 
 
 def deliver(
-    world: World,
-    records: Sequence[Sequence[Bytes]],
-    take: Callable[[Bytes], None],
+    world: World, records: Sequence[Sequence[Bytes]], take: Callable[[Bytes], None]
 ) -> None:
     """**Collective.** Give ``records[r]`` to rank r; ``take`` is called for each record that comes.
 

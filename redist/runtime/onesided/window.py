@@ -265,12 +265,7 @@ class Window:
     """Where its tiles do, if not in memory."""
 
     def __init__(
-        self,
-        world: World,
-        number: int,
-        t: ArrayType,
-        tile: Any,
-        timeout_s: float | None,
+        self, world: World, number: int, t: ArrayType, tile: Any, timeout_s: float | None
     ) -> None:
         self.world, self.number, self.type, self.tile = world, number, t, tile
         self.raw = tile
@@ -342,14 +337,11 @@ class Window:
 
     def fetch(self, wanted: Iterable[tuple[int, Part]]) -> list[Any]:
         """**Local.** Parts of tiles on other nodes as contiguous arrays, asked for together."""
-        most = max(1, ANSWER_BYTES // self.dtype.itemsize)
         asked: list[Ask] = []
         blocks: list[Any] = []
         for shard, part in wanted:
-            block = np.empty(part.shape, self.dtype)
-            blocks.append(block)
-            rank, whole = self.sources[shard], cast(Any, self.type.dtype.raw(block))
-            asked += [(rank, self.number, p, whole[(*there, ...)]) for p, there in part.split(most)]
+            blocks.append(np.empty(part.shape, self.dtype))
+            asked += self._asks(shard, part, blocks[-1])
         self._ask(asked)
         return blocks
 
@@ -357,6 +349,12 @@ class Window:
         """**Local.** Copy contiguous arrays to their places in ``out``."""
         for block, where in blocks:
             out[where] = block
+
+    def _asks(self, shard: int, part: Part, block: Any) -> list[Ask]:
+        """**Local.** What to ask the holder of a tile, so that a part of it comes into a contiguous array."""
+        most = max(1, ANSWER_BYTES // self.dtype.itemsize)
+        rank, whole = self.sources[shard], cast(Any, self.type.dtype.raw(block))
+        return [(rank, self.number, p, whole[(*there, ...)]) for p, there in part.split(most)]
 
     def _ask(self, asked: list[Ask]) -> None:
         if asked:
@@ -368,7 +366,6 @@ class Window:
         """**Local.** Copy parts of tiles, by number, to places in ``out``."""
         asked: list[Ask] = []
         answers: list[tuple[Index, Tile]] = []
-        most = max(1, ANSWER_BYTES // self.dtype.itemsize)
         for shard, part, where in parts:
             view = self.views[shard]
             if view is not None:
@@ -380,10 +377,8 @@ class Window:
                 answers.append((where, piece))
             if shard in self.peeked:
                 self.peeked[shard].read(part, piece)
-                continue
-            rank = self.sources[shard]
-            whole = self.type.dtype.raw(piece)
-            asked += [(rank, self.number, p, whole[(*there, ...)]) for p, there in part.split(most)]
+            else:
+                asked += self._asks(shard, part, piece)
         self._ask(asked)
         for where, piece in answers:
             out[where] = piece

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redist.errors import PeerError, TransferError, error_in_words
+from redist.runtime.ranks.answers import by_text
 from redist.runtime.ranks.control_page import (
     ARRIVED,
     GAVE_UP,
@@ -168,9 +169,7 @@ class Failure:
         elif self._apart[0] != places:
             self._apart = places, now
         elif now - self._apart[1] > (APART_S if other else STILL_S):
-            who: dict[str, list[int]] = {}
-            for rank, call in calls.items():
-                who.setdefault(call, []).append(self._names[rank])
+            who = by_text((self._names[rank], call) for rank, call in calls.items())
             said = "; ".join(f"{ranks_in_words(r, self.size)}: {c}" for c, r in who.items())
             raise PeerError(
                 f"ranks wait in different calls: {said}; all ranks must make the same calls in one order"

@@ -58,7 +58,7 @@ class ProgramEnd:
     def __init__(self) -> None:
         self._pid, self._before = os.getpid(), sys.excepthook
         sys.excepthook = self._at_exception
-        atexit.register(self._at_exit)
+        atexit.register(self._leave, None)
         put_up(HERE)
 
     def _at_exception(
@@ -83,9 +83,6 @@ class ProgramEnd:
         self._leave(error)
         with contextlib.suppress(KeyboardInterrupt):
             _stay(kind.__name__)
-
-    def _at_exit(self) -> None:
-        self._leave(None)
 
     def _leave(self, error: BaseException | None) -> None:
         if os.getpid() != self._pid or MPI.Is_finalized():

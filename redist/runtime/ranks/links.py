@@ -176,16 +176,19 @@ def _exchange(world: World, ranks: int, n_bytes: int, times: int) -> float:
             world.wait_for_messages(
                 [*receives, *(comm.Isend(sent[row], to, Tag.LINKS) for row in rows)]
             )
-    took = np.array([time.perf_counter() - start])
-    world.wait([comm.Iallreduce(MPI.IN_PLACE, took, op=MPI.MAX)])
-    return float(took[0])
+    return _longest_since(world, start)
 
 
 def _meet(world: World) -> float:
     """**Collective.** Seconds of the slowest to meet all others, politely."""
     seen = np.zeros(2, np.int64)
     start = time.perf_counter()
-    world.wait([world.comm.Iallreduce(MPI.IN_PLACE, seen, op=MPI.MAX)])
+    world.all_max(seen)
+    return _longest_since(world, start)
+
+
+def _longest_since(world: World, start: float) -> float:
+    """**Collective.** Seconds since a moment, of the rank that took longest."""
     took = np.array([time.perf_counter() - start])
     world.wait([world.comm.Iallreduce(MPI.IN_PLACE, took, op=MPI.MAX)])
     return float(took[0])

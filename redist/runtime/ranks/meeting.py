@@ -71,13 +71,7 @@ class Meeting:
     that a rank may be one meeting ahead of another.
     """
 
-    def __init__(
-        self,
-        ranks: RankGroup,
-        node: Node,
-        pages: ControlPages,
-        failure: Failure,
-    ) -> None:
+    def __init__(self, ranks: RankGroup, node: Node, pages: ControlPages, failure: Failure) -> None:
         self.seq = 0
         self.letters: Letters | None = None
         """How the ranks of several nodes meet; a reduction where there are none."""
