@@ -411,7 +411,7 @@ def install() -> None:
     vars(seam)["redistribute_with_transfer"] = redistribute
     vars(ipc)["can_open"] = lambda world: ["memory of NumPy cannot be opened"]
     vars(ipc)["choose"] = lambda world, may_nccl: Choice(ByMessages(world), ())
-    moving: Any = seam.RuntimeTraffic
+    moving: Any = seam.RankTraffic
     moving.halo = staticmethod(halo)
     for module in (prepare, agreed_fit):
         vars(module)["prepare_transfer"] = prepared

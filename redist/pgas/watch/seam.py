@@ -1,7 +1,7 @@
 """The seam to the runtime: all elements that pass between ranks pass through one ``RankTraffic`` object.
 
-:func:`traffic` says which one is in force. :class:`RuntimeTraffic` moves data; a trace wraps the one in
-force and notes what it did; an explanation puts one in its place that only notes what would be done.
+:func:`traffic` says which one is in force. The first one moves data; a trace wraps the one in force and notes
+what it did; an explanation puts one in its place that only notes what would be done.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import add
-from typing import Any, NamedTuple, Protocol, TypeVar
-
-import numpy as np
+from typing import Any, NamedTuple, TypeVar
 
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints
@@ -22,14 +20,11 @@ from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime import passing
-from redist.runtime.elements.by_index import Side
-from redist.runtime.elements.inspected import Inspection, Passed
 from redist.runtime.halo import exchange_halo
 from redist.runtime.ranks import collectives
 from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import redistribute_with_transfer
-from redist.runtime.schedule.halos import Halo
 from redist.runtime.transfer import Transfer
 from redist.text.call_site import Line
 
@@ -146,99 +141,11 @@ def _nothing() -> int:
     return 0
 
 
-class RankTraffic(Protocol):
-    """What global arrays ask of the runtime. The first twelve methods are **collective over** ``comm``."""
+class RankTraffic:
+    """What global arrays ask of the runtime. Here data moves; others look on, or note what would be done.
 
-    def redistribute(
-        self, move: TileMove, comm: Comm, limit_bytes: int | None
-    ) -> tuple[Tile | None, Transfer | None]:
-        """Move one array: its new tile, and the transfer that did it if one did."""
-
-    def start(self, move: TileMove, comm: Comm) -> Wait:
-        """Begin to move an array whose transfer is prepared, and say how to wait; its tile is left alone."""
-
-    def redistribute_together(
-        self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
-    ) -> tuple[dict[str, Tile | None], Transfer | None]:
-        """Move several arrays as one operation."""
-
-    def select(
-        self, comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int,
-        gpu_dtype: np.dtype[Any] | None = None,
-    ) -> int:  # fmt: skip
-        """Fill a part of a tile from a part of another array; the bytes that this rank received."""
-
-    def halo(
-        self, comm: Comm, halo: Halo, of: Tile | None, to: Tile | None, on_device: bool, room: int
-    ) -> int:
-        """Fill tiles that reach into their neighbours; the bytes that this rank received."""
-
-    def fetch(
-        self, comm: Comm, t: ArrayType, tile: Tile | None, rounds: int,
-        positions: Callable[[int, int], Ints], out: Tile, round_elems: int,
-    ) -> int:  # fmt: skip
-        """Fill ``out`` with elements at any positions; the bytes that this rank received."""
-
-    def store(
-        self, comm: Comm, t: ArrayType, tile: Tile | None, rounds: int, n: int,
-        positions: Callable[[int, int], Ints], values: Callable[[int, int], Tile],
-        round_elems: int,
-    ) -> int:  # fmt: skip
-        """Write elements to any positions; the bytes that this rank received."""
-
-    def inspect(
-        self, comm: Comm, t: ArrayType, positions: Ints, width: int, every_copy: bool
-    ) -> Inspection:
-        """Tell ranks which elements of an array this one asks for, and hear what they ask of it."""
-
-    def read(
-        self, comm: Comm, t: ArrayType, found: Inspection, tile: Tile | None, outs: Sequence[Tile]
-    ) -> Passed:
-        """Fill results with the elements that an inspection is of."""
-
-    def combine(
-        self, comm: Comm, t: ArrayType, found: Inspection, tile: Tile | None, values: Tile,
-        op: str,
-    ) -> Passed:  # fmt: skip
-        """Combine the elements that an inspection is of with values, or replace them."""
-
-    def exchange(self, comm: Comm, data: Tile, sent: Parts, out: Tile, received: Parts) -> int:
-        """Send parts of ``data`` to every rank; the bytes that this rank received."""
-
-    def pass_rows(self, comm: Comm, rows: Tile, counts: Ints | None) -> tuple[Tile | None, Ints]:
-        """Send rows to every rank; what came, and how many rows from each."""
-
-    def tell_all(self, comm: Comm, row: Tile) -> Tile:
-        """The rows of all ranks, stacked."""
-
-    def perform(
-        self,
-        exchange: ElementExchange,
-        work: Callable[..., tuple[R, int]],
-        args: Sequence[Any],
-        instead: Callable[[], R] | None = None,
-        expected_bytes: Callable[[], int] = _nothing,
-        into: Any = None,
-    ) -> R:
-        """**Collective.** The result of ``work(*args)``, which also gives the bytes that this rank received.
-
-        Where nothing shall move, what ``instead`` gives, and a note of the bytes expected. Work that
-        depends on data has no ``instead``: it asks by :meth:`require_data` first. All arrays that it
-        reads are in ``args``; ``into`` is the one whose tile it writes, if it does.
-        """
-
-    def note(self, line: Line, what: Note) -> None:
-        """**Local.** Note what was done for a line, or spared, besides moves."""
-
-    def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
-        """**Local.** An error if nothing moves, because an operation needs real values or changes some."""
-
-    def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
-        """**Local.** Warn if a move that nobody asked for brings much of an array onto every rank."""
-
-
-class RuntimeTraffic:
-    """The default: data moves. Remembers which lines of the program it has warned of."""
+    Calls with a ``comm`` are **collective over** it. Remembers which lines of the program it has warned of.
+    """
 
     def __init__(self) -> None:
         self._warned: set[Line] = set()
@@ -246,7 +153,7 @@ class RuntimeTraffic:
     def redistribute(
         self, move: TileMove, comm: Comm, limit_bytes: int | None
     ) -> tuple[Tile | None, Transfer | None]:
-        """Move one array by the runtime's plan for it."""
+        """Move one array: its new tile, and the transfer that did it if one did."""
         memory = move.memory
         by_plan = memory.on_device and memory.limit_bytes is not None  # made when it has room
         out = None if by_plan else move.new_tile()
@@ -257,14 +164,14 @@ class RuntimeTraffic:
         )
 
     def start(self, move: TileMove, comm: Comm) -> Wait:
-        """Begin to move, in the background."""
+        """Begin to move an array whose transfer is prepared, and say how to wait; its tile is left alone."""
         assert move.prepared is not None
         return move.prepared.start(move.local, move.new_tile()).wait
 
     def redistribute_together(
         self, moves: Mapping[str, TileMove], comm: Comm, prepared: Transfer | None = None
     ) -> tuple[dict[str, Tile | None], Transfer | None]:
-        """Move several arrays in one staging budget."""
+        """Move several arrays as one operation, in one staging budget."""
         memory = next(iter(moves.values())).memory
         memory.check_room(sum(move.target.tile_bytes for move in moves.values()))
         tiles = {name: move.new_tile() for name, move in moves.items()}
@@ -288,6 +195,7 @@ class RuntimeTraffic:
     read = staticmethod(passing.read)
     combine = staticmethod(passing.combine)
     exchange = staticmethod(passing.exchange)
+    """This and those before give the bytes that this rank received, or more."""
     pass_rows = staticmethod(collectives.pass_rows)
     tell_all = staticmethod(collectives.tell_all)
 
@@ -300,24 +208,30 @@ class RuntimeTraffic:
         expected_bytes: Callable[[], int] = _nothing,
         into: Any = None,
     ) -> R:
-        """Do the work."""
+        """**Collective.** The result of ``work(*args)``, which also gives the bytes that this rank received.
+
+        Where nothing shall move, what ``instead`` gives, and a note of the bytes expected. Work that
+        depends on data has no ``instead``: it asks by :meth:`require_data` first. All arrays that it
+        reads are in ``args``; ``into`` is the one whose tile it writes, if it does.
+        """
         return work(*args)[0]
 
     def note(self, line: Line, what: Note) -> None:
-        """Nobody looks on."""
+        """**Local.** Note what was done for a line, or spared, besides moves."""
 
     def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
-        """Data moves: nothing to refuse."""
+        """**Local.** An error if nothing moves, because an operation needs real values or changes some."""
 
     def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
-        """Warn once for each line of the program."""
+        """**Local.** Warn once of a line whose move brings much of an array onto every rank, unasked."""
         warn_of_gather(source, target, rank, self._warned)
 
 
-class WrappedTraffic:
+class WrappedTraffic(RankTraffic):
     """The start of one that looks on: single calls, refusals and warnings are those of another."""
 
     def __init__(self, inner: RankTraffic) -> None:
+        super().__init__()
         self.inner = inner
         self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
         self.inspect, self.read, self.combine = inner.inspect, inner.read, inner.combine
@@ -349,7 +263,7 @@ def plan_move(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int
     return synthesize(source, target, limit_bytes=limit_bytes, topology=found.topology)
 
 
-RUNTIME = RuntimeTraffic()
+RUNTIME = RankTraffic()
 """The traffic in force where nobody looks on."""
 _TRAFFIC: ContextVar[RankTraffic] = ContextVar("traffic", default=RUNTIME)
 

@@ -46,8 +46,9 @@ class Counted(WrappedTraffic):
         super().__init__(inner)
         self.calls: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
-        self.exchange, self.tell_all = self._exchange, self._tell_all
-        self.perform, self.redistribute_together = self._perform, inner.redistribute_together
+        own: Any = self
+        own.exchange, own.tell_all = self._exchange, self._tell_all
+        own.redistribute_together = inner.redistribute_together
 
     def redistribute(
         self, move: TileMove, comm: Any, limit_bytes: int | None
@@ -71,13 +72,17 @@ class Counted(WrappedTraffic):
         self._note(f"tell_all {row.dtype}{list(row.shape)}", (comm.size - 1) * row.nbytes)
         return out
 
-    def _perform(self, exchange: ElementExchange, work: Any, args: Any, *more: Any) -> Any:
+    def perform(
+        self, exchange: ElementExchange, work: Any, args: Any, *more: Any, **options: Any
+    ) -> Any:
+        """Do the work, and count its bytes."""
+
         def counted(*given: Any) -> tuple[Any, int]:
             result, n_bytes = work(*given)
             self._note(exchange.what, n_bytes)
             return result, n_bytes
 
-        return self.inner.perform(exchange, counted, args, *more)
+        return self.inner.perform(exchange, counted, args, *more, **options)
 
     def _note(self, name: str, n_bytes: int) -> None:
         self.calls[name] += 1
