@@ -26,11 +26,10 @@ from redist.pgas.memory import GRAIN
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.layouts import line_mesh
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
-from redist.pgas.tiles.select import Link, new_tile
+from redist.pgas.tiles.select import links_of_ranges, new_tile, sides_of
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
-from redist.runtime.elements.by_index import STAGING_BYTES, side
-from redist.runtime.index_sets.held import EdgeRange
+from redist.runtime.elements.by_index import STAGING_BYTES
 from redist.runtime.ranks.world import Comm
 from redist.text.units import format_bytes, limit_from
 
@@ -188,19 +187,8 @@ def take_block(a: Array, box: Box, t: ArrayType, room: int) -> Tile | None:
     out = a.new(t, new_tile(a, t))
     if not t.global_elems:
         return out.tile
-    links = [
-        Link(
-            dim,
-            EdgeRange(a.type.cut(dim), range(lo, hi)),
-            dim,
-            EdgeRange(t.cut(dim), range(hi - lo)),
-        )
-        for dim, (lo, hi) in enumerate(box)
-    ]
-    ends = (
-        side(a.type, tuple((link.source_dim, link.source) for link in links)),
-        side(t, tuple((link.target_dim, link.target) for link in links)),
-    )
+    of, to = [range(lo, hi) for lo, hi in box], [range(hi - lo) for lo, hi in box]
+    ends = sides_of(a.type, t, links_of_ranges(a.type, of, t, to))
 
     def work(x: Tiled, made: Tiled) -> tuple[None, int]:
         return None, traffic().select(x.comm, *ends, x.tile, made.tile, room)

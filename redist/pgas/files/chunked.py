@@ -16,7 +16,7 @@ from redist.errors import ReadError
 from redist.layout.tiles import Box
 from redist.pgas.files.hdf5_file import Hdf5Reader, hdf5_head
 from redist.pgas.files.heads import ArrayHead, Reader, StoreHead, is_zarr, xarray_fill, zarr_store
-from redist.pgas.files.npy import head_of
+from redist.pgas.files.npy import head_of, read_at
 
 Values = NDArray[Any]
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -140,17 +140,10 @@ class _NpyReader:
         size = math.prod(hi - lo for lo, hi in box[inner:]) * itemsize
         for index in product(*(range(lo, hi) for lo, hi in box[:inner])):
             at = start + sum(map(int.__mul__, index, steps[:inner]))
-            self._read(left[:size], self._head.offset + at * itemsize)
+            read_at(self._file, left[:size], self._head.offset + at * itemsize, self._head.path)
             left = left[size:]
         with self._lock:
             self.read_bytes += out.nbytes
-
-    def _read(self, left: memoryview, offset: int) -> None:
-        while left:
-            n = os.preadv(self._file, [left[: 2**30]], offset)
-            if not n:
-                raise ReadError(f"cannot read {self._head.path!r}: it became shorter")
-            left, offset = left[n:], offset + n
 
     def close(self) -> None:
         os.close(self._file)

@@ -89,7 +89,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return value
     array = np.asarray(value)
-    if file_kind(array.dtype) in "OSU" and file_kind(array.dtype) != "O":
+    if file_kind(array.dtype) in "SU":
         return _texts(array.tolist())
     if file_kind(array.dtype) == "O":
         listed = array.tolist()

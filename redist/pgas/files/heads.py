@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
@@ -80,15 +82,35 @@ class Reader(Protocol):
         """**Local.** Close the file."""
 
 
+def parts_in(box: Box, parts: tuple[int, ...]) -> Iterator[Box]:
+    """What a box has of each part of an array that it meets; the parts have these sizes.
+
+    >>> [*parts_in(((0, 2), (3, 9)), (2, 4))]
+    [((0, 2), (3, 4)), ((0, 2), (4, 8)), ((0, 2), (8, 9))]
+    """
+    starts = (range(lo // n * n, hi, n) for (lo, hi), n in zip(box, parts, strict=True))
+    for corner in product(*starts):
+        ends = zip(corner, parts, box, strict=True)
+        yield tuple((max(at, lo), min(at + n, hi)) for at, n, (lo, hi) in ends)
+
+
+def part_at(values: Values, box: Box, inner: Box) -> Values:
+    """The values of a box that lies in another one, whose values are given."""
+    ends = zip(box, inner, strict=True)
+    where: Any = (*(slice(lo - start, hi - start) for (start, _), (lo, hi) in ends), ...)
+    return values[where]
+
+
 def need(
-    name: str, what: str, verb: str = "read", error: type[RedistError] = ReadError
-) -> ModuleType:
-    """**Local.** A module of the extra ``store``, or an error that says what to install."""
+    name: str, what: str, verb: str = "read", error: type[RedistError] = ReadError,
+    extra: str = "store",
+) -> ModuleType:  # fmt: skip
+    """**Local.** A module of an extra, or an error that says what to install."""
     try:
         return import_module(name)
     except ImportError:
         raise error(
-            f"cannot {verb} {what}: {name.partition('.')[0]} is not installed; {install_line('store')}"
+            f"cannot {verb} {what}: {name.partition('.')[0]} is not installed; {install_line(extra)}"
         ) from None
 
 

@@ -143,16 +143,20 @@ def _mapped(file: File, head: NpyHead) -> Values:
 
 def _read_into(tile: Values, file: File, offset: int) -> None:
     """**Local.** Fill a tile with the bytes from an offset on."""
-    left = tile.reshape(-1).view(np.uint8).data
     descriptor = os.open(file, os.O_RDONLY)
     try:
-        while left:
-            n = os.preadv(descriptor, [left[: 2**30]], offset)
-            if not n:
-                raise ReadError(f"cannot read {os.fspath(file)!r}: it became shorter")
-            left, offset = left[n:], offset + n
+        read_at(descriptor, tile.reshape(-1).view(np.uint8).data, offset, file)
     finally:
         os.close(descriptor)
+
+
+def read_at(descriptor: int, left: memoryview, offset: int, file: File) -> None:
+    """**Local.** Fill a buffer with the bytes of an open file from an offset on."""
+    while left:
+        n = os.preadv(descriptor, [left[: 2**30]], offset)
+        if not n:
+            raise ReadError(f"cannot read {os.fspath(file)!r}: it became shorter")
+        left, offset = left[n:], offset + n
 
 
 @same_call

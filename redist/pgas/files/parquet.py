@@ -13,6 +13,7 @@ from redist.errors import ArgumentError, ReadError, RedistError, WriteError
 from redist.layout.mesh import Mesh
 from redist.pgas.creation import Type
 from redist.pgas.files.blocks import Columns, Table, width_of, within
+from redist.pgas.files.heads import need
 from redist.pgas.files.same_call import READING_PARQUET, WRITING, same_call, says_ours
 from redist.pgas.files.shares import (
     File,
@@ -29,7 +30,6 @@ from redist.runtime.files.new_file import NewFile, new_file
 from redist.runtime.ranks.agreement import from_first
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world
-from redist.text.extras import install_line
 
 Values = NDArray[Any]
 
@@ -73,13 +73,7 @@ def read_parquet(
 
 def _parquet(verb: str = "read", error: type[RedistError] = ReadError) -> Any:
     """**Local.** pyarrow's module, or an error that says what to install."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise error(
-            f"cannot {verb} Parquet: pyarrow is not installed; {install_line('parquet')}"
-        ) from None
-    return pyarrow.parquet
+    return need("pyarrow.parquet", "Parquet", verb, error, extra="parquet")
 
 
 def head_of(file: File) -> ParquetHead:

@@ -15,6 +15,7 @@ import numpy as np
 from redist.errors import ArgumentTypeError, RequestError
 from redist.pgas.compare_ranks import calls_by_rank, listed, place_of_call, said_if_different, word
 from redist.pgas.ghosts.tape import current_tape
+from redist.pgas.structures import found_in
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm, comm_or_world
 
@@ -104,11 +105,9 @@ def _dtype(given: Any) -> Any:
 
 def _comm_of(given: Mapping[str, Any]) -> Comm:
     """**Local.** Whose ranks make a call: those of its first array, those named, or all."""
-    a, named = given.get("a"), given.get("comm")
-    several = a.values() if isinstance(a, Mapping) else a if isinstance(a, (tuple, list)) else (a,)
-    for one in several:
-        if isinstance(one, Tiled):
-            return one.comm
+    arrays, named = found_in(given.get("a"), (Tiled,)), given.get("comm")
+    if arrays:
+        return arrays[0].comm
     return named if isinstance(named, Comm) else comm_or_world(None)
 
 

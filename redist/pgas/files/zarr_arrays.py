@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,14 @@ from redist.layout.tiles import Box
 from redist.pgas.conversion import asarray, from_local
 from redist.pgas.creation import Type
 from redist.pgas.files.chunked import open_reader, store_head
-from redist.pgas.files.heads import ArrayHead, StoreHead, check_elements, zarr_store
+from redist.pgas.files.heads import (
+    ArrayHead,
+    StoreHead,
+    check_elements,
+    part_at,
+    parts_in,
+    zarr_store,
+)
 from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import (
     File,
@@ -150,25 +157,10 @@ def _read_box(head: ArrayHead, box: Box, out: Values, threads: int) -> None:
     if box and not out.size:
         return
     reader = open_reader(head)
-    plain = head.parts is None or not box
-    starts = (
-        []
-        if plain
-        else [range(lo // p * p, hi, p) for (lo, hi), p in zip(box, head.parts or (), strict=True)]
-    )
-    boxes: list[Box] = [box]
-    if not plain:
-        boxes = [
-            tuple(
-                (max(at, lo), min(at + p, hi))
-                for at, p, (lo, hi) in zip(corner, head.parts or (), box, strict=True)
-            )
-            for corner in product(*starts)
-        ]
+    boxes = [box] if head.parts is None else parts_in(box, head.parts)
 
     def read(one: Box) -> None:
-        where = tuple(slice(lo - at, hi - at) for (lo, hi), (at, _) in zip(one, box, strict=True))
-        reader.read(one, out[where] if where else out)
+        reader.read(one, part_at(out, box, one))
 
     try:
         with contextlib.ExitStack() as stack:

@@ -16,7 +16,7 @@ from redist.layout.axes import whole
 from redist.layout.mesh import Mesh
 from redist.layout.tiles import Box, box_of
 from redist.pgas.files.blocks import LEAST_BYTES, must_be_written, take_block, within
-from redist.pgas.files.heads import kind_in_the_way, zarr_store
+from redist.pgas.files.heads import kind_in_the_way, part_at, parts_in, zarr_store
 from redist.pgas.files.same_call import same_call
 from redist.pgas.files.shares import File, teller
 from redist.pgas.files.workers import Workers
@@ -194,13 +194,7 @@ def _write(
     module: Any, array: Any, workers: Workers, box: Box, values: Values, units: tuple[int, ...]
 ) -> None:
     """**Local.** Write the units of a box."""
-    starts = [range(lo, hi, u) for (lo, hi), u in zip(box, units, strict=True)]
-
-    def one(corner: tuple[int, ...]) -> None:
-        unit = tuple(
-            (at, min(at + u, hi)) for at, u, (_, hi) in zip(corner, units, box, strict=True)
-        )
-        where = tuple(slice(lo - at, hi - at) for (lo, hi), (at, _) in zip(unit, box, strict=True))
-        module.write_box(array, unit, values[where] if where else values)
-
-    workers.each(one, product(*starts))
+    workers.each(
+        lambda unit: module.write_box(array, unit, part_at(values, box, unit)),
+        parts_in(box, units),
+    )
