@@ -15,9 +15,9 @@ from redist.pgas.indexing.keys import AtIndex, InRange, Item, NewDim, result_sha
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.budget import staging_room
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import Shape, make_type
+from redist.pgas.tiles.layouts import Shape, make_type, place_axes
 from redist.pgas.tiles.move import resolve_pending
-from redist.pgas.tiles.select import Link, carry, new_tile, place_axes, select
+from redist.pgas.tiles.select import Link, carry, new_tile, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import overlap, to_host

@@ -28,7 +28,7 @@ from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import dtype_of, make_type, operand_type
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
-from redist.pgas.tiles.select import Link, select
+from redist.pgas.tiles.select import Link, links_of_ranges, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import traffic
 from redist.runtime.copies.gpu_arrays import is_device
@@ -61,7 +61,9 @@ def get(x: T, items: Sequence[Item]) -> T:
 def _kept(x: Tiled, mask: Any, dim: int) -> tuple[Tile | None, list[int]]:
     """**Collective.** What each rank keeps of its tile along a dim, and how many every rank does."""
     _refuse_to_explain(x)
-    keep = _flat_mask(x, mask, dim, x.shape[dim])
+    shape = (x.shape[dim],)
+    flat = reshape(mask, shape) if isinstance(mask, Tiled) else mask.reshape(shape)
+    keep = _own_mask(x, [dim], flat)
     which = _listed_on_gpu(keep)
     counts = _counts_of_one_mask(x.comm, mask, _count(keep, which))
     tile = _uneven_tile(x, x.type, counts, dim)
@@ -106,8 +108,7 @@ def compress(condition: Any, x: T, /, *, axis: int = 0, ragged: bool = False) ->
 
 def _listed_on_gpu(tile: Tile | None) -> Tile | None:
     """**Local.** The places of a tile of one dim whose elements are not zero, if it lies on a GPU."""
-    places: Tile | None = tile.nonzero()[0] if tile is not None and is_device(tile) else None
-    return places
+    return tile.nonzero()[0] if tile is not None and is_device(tile) else None
 
 
 def _count(tile: Tile, which: Tile | None) -> int:
@@ -173,11 +174,10 @@ def put(a: Tiled, items: Sequence[Item], values: Tiled) -> None:
     whole = all(item is mask or _is_whole(item, a) for item in items)
     if whole and values.size == 1 and values.ndim <= 1 + a.ndim - len(mask.dims):
         values = move(values, make_type(a.mesh, a.type.dtype, values.shape, ((),) * values.ndim))
+        where = _own_mask(a, mask.dims, mask.mask)
         if a.tile is None:
-            _own_mask(a, mask)
             return
         assert values.tile is not None
-        where = _own_mask(a, mask)
         to, one = map(a.type.dtype.raw, (a.tile, values.tile))
         to[(slice(None),) * (mask.dims[0] if mask.dims else 0) + (where,)] = one.reshape(())
         return
@@ -233,18 +233,12 @@ def rebalance(x: T, tile: Tile | None, dim: int, counts: Sequence[int]) -> T:
     total = starts[-1]
     shape = (*x.shape[:dim], total, *x.shape[dim + 1 :])
     t = make_type(x.mesh, x.type.dtype, shape, x.type.dims)
-    even = EdgeRange(t.cut(dim), range(total))
-    if all(even.held(k) == EdgeRagged(tuple(starts)).held(k) for k in range(t.cuts[dim])):
+    even, uneven = EdgeRange(t.cut(dim), range(total)), EdgeRagged(tuple(starts))
+    if all(even.held(k) == uneven.held(k) for k in range(t.cuts[dim])):
         return x.new(t, tile)
-    links = [
-        Link(
-            i,
-            EdgeRagged(tuple(starts)) if i == dim else EdgeRange(t.cut(i), range(shape[i])),
-            i,
-            EdgeRange(t.cut(i), range(shape[i])),
-        )
-        for i in range(len(shape))
-    ]
+    every = list(map(range, shape))
+    links = links_of_ranges(t, every, t, every)
+    links[dim] = Link(dim, uneven, dim, even)
     return select(x.new(t, tile), t, links)
 
 
@@ -275,33 +269,17 @@ def _mask_indices(x: Tiled, items: Sequence[Item]) -> list[Item]:
             out.append(item)
         elif not item.dims:
             raise IndexKeyError("a mask without dims must stand alone")
-        elif isinstance(item.mask, Tiled):
-            found: Any = nonzero(item.mask)
-            out += [AtIndices(i, one) for i, one in zip(item.dims, found, strict=True)]
         else:
-            found = np.nonzero(item.mask)
+            mask: Any = item.mask
+            found: Any = nonzero(mask) if isinstance(mask, Tiled) else np.nonzero(mask)
             out += [AtIndices(i, one) for i, one in zip(item.dims, found, strict=True)]
     return out
 
 
-def _flat_mask(flat: Tiled, mask: Any, at: int, n: int) -> Tile:
-    """This rank's part of a mask, cut as the flattened dim is."""
-    t = make_type(flat.mesh, dtype_of(np.dtype(np.bool_)), (n,), (flat.type.dims[at],))
-    if isinstance(mask, Tiled):
-        tile = move(reshape(mask, (n,)), t).tile
-        return np.zeros(0, np.bool_) if tile is None else tile
-    box = box_of(t, flat.comm.rank)
-    if box is None:
-        return np.zeros(0, np.bool_)
-    own: Tile = flat.memory.asarray(mask.reshape(-1)[slice(*box[0])])
-    return own
-
-
-def _own_mask(a: Tiled, item: ByMask) -> Tile:
-    """This rank's part of a mask, cut as the array is."""
-    mask = item.mask
-    dims = tuple(a.type.dims[i] for i in item.dims)
-    t = make_type(a.mesh, dtype_of(np.dtype(np.bool_)), mask.shape, dims)
+def _own_mask(a: Tiled, dims: Sequence[int], mask: Any) -> Tile:
+    """This rank's part of a mask on some dims, cut as the array is."""
+    cuts = tuple(a.type.dims[i] for i in dims)
+    t = make_type(a.mesh, dtype_of(np.dtype(np.bool_)), mask.shape, cuts)
     if isinstance(mask, Tiled):
         mask = resolve_pending(mask)
         tile = move(mask, operand_type(mask.type, t)).tile
@@ -309,5 +287,4 @@ def _own_mask(a: Tiled, item: ByMask) -> Tile:
     box = box_of(t, a.comm.rank)
     if box is None:
         return np.zeros(0, np.bool_)
-    own: Tile = a.memory.asarray(mask[tuple(slice(lo, hi) for lo, hi in box)])
-    return own
+    return a.memory.asarray(mask[tuple(slice(lo, hi) for lo, hi in box)])

@@ -14,9 +14,15 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Ints, box_of
 from redist.pgas.indexing.keys import AtIndex, AtIndices, InRange, Item, NewDim, out_of_bounds
 from redist.pgas.memory import TileMemory, as_tile, memory_for
-from redist.pgas.tiles.layouts import Shape, dtype_of, make_type, operand_type
+from redist.pgas.tiles.layouts import (
+    Shape,
+    dtype_of,
+    idle_parts,
+    make_type,
+    operand_type,
+    place_axes,
+)
 from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.select import idle_parts, place_axes
 from redist.pgas.tiles.tiled import Tile, Tiled
 from redist.runtime.cuda.loops import functions_for
 from redist.runtime.elements.by_position import rounds_of
@@ -142,8 +148,7 @@ class Chosen:
                     elif int(here.min()) < 0:
                         here = np.where(here < 0, here + size, here)
             out = here if dim == 0 else out * size + here
-        found: Ints = np.broadcast_to(as_tile(out, INT), (hi - lo,))
-        return found
+        return np.broadcast_to(as_tile(out, INT), (hi - lo,))
 
     def _result_index(self, lo: int, hi: int) -> tuple[Ints, ...]:
         """Indices of elements of this rank's part along its dims; nothing if no source needs them."""

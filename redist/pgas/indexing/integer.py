@@ -115,8 +115,7 @@ def _store(a: Tiled, values: Tiled, chosen: Chosen) -> tuple[None, int]:
             return a.memory.empty((0,), a.dtype, 0)
         wide = np.broadcast_to(values.tile, sizes)
         if a.memory.on_device:
-            own: Tile = wide.reshape(-1)[lo:hi]
-            return own
+            return wide.reshape(-1)[lo:hi]
         return np.asarray(
             wide[np.unravel_index(np.arange(lo, hi), sizes)] if sizes else wide.reshape(1)
         )

@@ -140,8 +140,7 @@ def _lines_one_by_one(tile: Tile, dim: int) -> Tile | None:
     n = tile.shape[dim]
     if tile.ndim == 1 or (n < LONG_LINE and tile.size != n):
         return None
-    rows: Tile = functions_for(tile).ascontiguousarray(np.moveaxis(tile, dim, -1)).reshape(-1, n)
-    return rows
+    return functions_for(tile).ascontiguousarray(np.moveaxis(tile, dim, -1)).reshape(-1, n)
 
 
 def _sort_on_gpu(tile: Tile, dim: int) -> None:
@@ -160,8 +159,7 @@ def _argsort(tile: Tile, dim: int) -> Tile:
     """**Local.** Places in order; equal elements stay in theirs, as they always do in CuPy's sort."""
     rows = _lines_one_by_one(tile, dim)
     if rows is None:
-        order: Tile = tile.argsort(axis=dim)
-        return order
+        return tile.argsort(axis=dim)
     places = functions_for(tile).stack([rows[k].argsort() for k in range(len(rows))])
     shape = (*tile.shape[:dim], *tile.shape[dim % tile.ndim + 1 :], tile.shape[dim])
     return np.moveaxis(places.reshape(shape), -1, dim)
@@ -199,8 +197,7 @@ def keys_of(values: Tile) -> Tile:
     """
     kind = number_kind(values.dtype)
     if kind == "b":
-        truth: Tile = values.astype(np.uint8)
-        return truth
+        return values.astype(np.uint8)
     if kind != "f":
         return values
     bits = np.dtype(f"i{values.dtype.itemsize}")

@@ -84,8 +84,7 @@ def _as_rows(tile: Tile, dims: tuple[int, ...]) -> Tile:
     """The elements of a tile with one row for each element of the other dims."""
     last = np.moveaxis(tile, dims, tuple(range(tile.ndim - len(dims), tile.ndim)))
     n = math.prod(tile.shape[i] for i in dims)
-    rows: Tile = last.reshape((math.prod(last.shape[: tile.ndim - len(dims)]), n))
-    return rows
+    return last.reshape((math.prod(last.shape[: tile.ndim - len(dims)]), n))
 
 
 def _write_values(out: Tile, tile: Tile, places: tuple[int, ...], dims: tuple[int, ...]) -> None:

@@ -8,14 +8,13 @@ irregular all-to-all brings each element to the tile where it stays.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import coordinates, refined_parts
+from redist.layout.axes import coordinates
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints, grid
 from redist.pgas.elementwise.in_f32 import in_f32
@@ -25,10 +24,10 @@ from redist.pgas.ordering.splitters import find_splitters
 from redist.pgas.tiles.arguments import dim_of, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.budget import require_room
-from redist.pgas.tiles.layouts import dtype_of, with_dtype
+from redist.pgas.tiles.layouts import dtype_of, idle_parts, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.select import new_tile
-from redist.pgas.tiles.tiled import T, Tile, Tiled
+from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.cuda.loops import functions_for
 from redist.runtime.ranks.world import Comm
@@ -138,26 +137,6 @@ def sorting_type(t: ArrayType, dim: int) -> ArrayType:
     return t if best is None else best[2]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SortGroup:
-    """The ranks that hold parts of the same rows along a dim, in order; what each holds of them."""
-
-    members: list[int]
-    starts: Ints
-    sizes: Ints
-
-    def backwards(self) -> SortGroup:
-        """The same ranks, the last first."""
-        return SortGroup(self.members[::-1], self.starts[::-1], self.sizes[::-1])
-
-
-@lru_cache(maxsize=1024)
-def group_of(t: ArrayType, dim: int, rank: int) -> SortGroup:
-    """The group of a rank; outside the mesh, that of its first device."""
-    edges = t.cut(dim).edges()
-    return SortGroup(holders_of_rows(t, (dim,), rank)[0], edges[:-1], np.diff(edges))
-
-
 @lru_cache(maxsize=1024)
 def holders_of_rows(t: ArrayType, dims: tuple[int, ...], rank: int) -> tuple[list[int], Ints]:
     """The ranks that hold the rest of a rank's rows along some dims, and how many elements of each.
@@ -170,9 +149,8 @@ def holders_of_rows(t: ArrayType, dims: tuple[int, ...], rank: int) -> tuple[lis
     ([1, 3], [3, 2])
     """
     cells = grid(t)
-    idle = [part for part in refined_parts(t.mesh, t.used) if not any(map(part.inside, t.used))]
     others = np.delete(cells.index, dims, axis=1)
-    keys = np.column_stack([others, coordinates(t.mesh, idle)])
+    keys = np.column_stack([others, coordinates(t.mesh, idle_parts(t, t.dims))])
     ranks = t.mesh.rank_array()
     row = int(np.argmax(ranks == rank))
     (together,) = np.nonzero((keys == keys[row]).all(axis=1))
@@ -189,10 +167,9 @@ def _sort_cut(
 ) -> tuple[Tile | None, int]:
     """Sort rows of which ranks hold parts. Descending is ascending from the last to the first."""
     t = x.type
-    group = group_of(t, dim, x.comm.rank)
-    me = group.members.index(x.comm.rank) if x.tile is not None else 0
-    start = int(group.starts[me])
-    group = group.backwards() if descending else group
+    members, sizes = holders_of_rows(t, (dim,), x.comm.rank)
+    if descending:
+        members, sizes = members[::-1], sizes[::-1]
     most_rows = math.prod(n for i, n in enumerate(t.tile_shape) if i != dim)
     rows = x.memory.empty((0, 0), x.dtype, 0)
     if x.tile is not None:
@@ -203,12 +180,11 @@ def _sort_cut(
     if with_places:
         order = order_of_lines(rows, 1)
         local = rows.shape[1] - 1 - order if descending else order
+        start = 0 if x.tile is None else own_box(x)[dim][0]
         columns = [np.take_along_axis(rows, order, axis=1), local + start]
     else:
         columns = [sorted_lines(rows, 1, kind_of_sort(rows, stable))]
-    columns, received = merge_runs(
-        x.comm, columns, group.members, group.sizes, group.sizes, most_rows
-    )
+    columns, received = merge_runs(x.comm, columns, members, sizes, sizes, most_rows)
     if x.tile is None:
         return None, received
     result = columns[-1][:, ::-1] if descending else columns[-1]

@@ -143,8 +143,7 @@ def _write_taken(out: Tile, tile: Tile, order: Tile, dim: int) -> None:
 def _best(keys: Tile, n: int) -> Tile:
     """**Local.** The places of the ``n`` smallest keys of each row, in order, those first that come first."""
     if is_device(keys) or n == 0:
-        first: Tile = order_of_lines(keys, -1)[..., :n]
-        return first
+        return order_of_lines(keys, -1)[..., :n]
     edge = np.partition(keys, n - 1, axis=-1)[..., n - 1 : n]
     below, level = keys < edge, keys == edge
     room = n - np.count_nonzero(below, axis=-1, keepdims=True)
@@ -157,5 +156,4 @@ def _best(keys: Tile, n: int) -> Tile:
 def _keys(values: Tile, largest: bool) -> Tile:
     """**Local.** Integers in the order of values, or in the other order: NaN last, both zeros alike."""
     keys = keys_of(values)
-    found: Tile = ~keys if largest else keys
-    return found
+    return ~keys if largest else keys

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import refined_parts
 from redist.layout.cuts import EvenCut
 from redist.layout.tiles import Ints, grid
 from redist.pgas.elementwise.in_f32 import in_f32
@@ -25,7 +24,7 @@ from redist.pgas.ordering.sorting import merge_runs
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import left_alone
 from redist.pgas.tiles.budget import require_room, round_elems
-from redist.pgas.tiles.layouts import default_dims, dtype_of, make_type, with_dtype
+from redist.pgas.tiles.layouts import default_dims, dtype_of, idle_parts, make_type, with_dtype
 from redist.pgas.tiles.move import move, resolve_pending, tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled, own_box
 from redist.pgas.watch.seam import ElementExchange, traffic
@@ -149,7 +148,7 @@ def held_once(t: ArrayType) -> ArrayType:
     >>> print(held_once(ArrayType.parse("f32[8{x}, 9]", Mesh(x=2, y=2))))
     f32[8{x}, 9{y}]
     """
-    idle = [part for part in refined_parts(t.mesh, t.used) if not any(map(part.inside, t.used))]
+    idle = idle_parts(t, t.dims)
     if not t.shape or not idle:
         return t
     at = t.tile_shape.index(max(t.tile_shape))
@@ -175,8 +174,7 @@ def _positions(x: Tiled) -> Ints:
     own = _own_elements(x)
     xp = functions_for(own)
     if x.tile is None or x.ndim == 0:
-        out: Ints = xp.zeros(own.shape, np.int64)
-        return out
+        return xp.zeros(own.shape, np.int64)
     at: Any = 0
     for i, (ends, size) in enumerate(zip(own_box(x), x.shape, strict=True)):
         along = xp.arange(*ends).reshape(-1, *(1,) * (x.ndim - 1 - i))

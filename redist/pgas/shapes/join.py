@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError, RequestError
-from redist.layout.array_type import ArrayType
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.kinds import promote
 from redist.pgas.tiles.arguments import kind_of_value
@@ -16,9 +15,8 @@ from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import make_type, meet
 from redist.pgas.tiles.move import move, paid, resolve_pending
 from redist.pgas.tiles.reshape import reshape
-from redist.pgas.tiles.select import Link, carry, new_tile
+from redist.pgas.tiles.select import carry, links_of_ranges, new_tile
 from redist.pgas.tiles.tiled import T, Tiled
-from redist.runtime.index_sets.held import EdgeRange
 
 
 @asked
@@ -55,22 +53,12 @@ def concat(arrays: Sequence[T], /, *, axis: int | None = 0) -> T:
     out = first.new(t, new_tile(first, t))
     at = 0
     for x in given:
+        here = list(map(range, x.shape))
+        there = [*here[:dim], range(at, at + x.shape[dim]), *here[dim + 1 :]]
         if x.size:
-            carry(x, out, _links(x.type, t, dim, at))
+            carry(x, out, links_of_ranges(x.type, here, t, there))
         at += x.shape[dim]
     return out
-
-
-def _links(t: ArrayType, result: ArrayType, dim: int, at: int) -> list[Link]:
-    return [
-        Link(
-            i,
-            EdgeRange(t.cut(i), range(n)),
-            i,
-            EdgeRange(result.cut(i), range(at, at + n) if i == dim else range(n)),
-        )
-        for i, n in enumerate(t.shape)
-    ]
 
 
 @asked

@@ -96,8 +96,7 @@ def _with_constants(x: T, dim: int, before: int, behind: int, values: Sequence[A
         made = full(sizes, number, dtype=x.dtype, type=t, comm=x.comm, device=kind_of(x))
         return [made] if n else []
 
-    joined: T = concat([*block(before, values[0]), x, *block(behind, values[1])], axis=dim)
-    return joined
+    return concat([*block(before, values[0]), x, *block(behind, values[1])], axis=dim)
 
 
 def _with_own(x: T, dim: int, widths: tuple[int, int], mode: Any) -> T:
@@ -118,8 +117,7 @@ def _with_own(x: T, dim: int, widths: tuple[int, int], mode: Any) -> T:
             one = dispatch.get(x, (*head, slice(end, end + 1)))
             sizes = tuple(times if i == dim else m for i, m in enumerate(x.shape))
             parts.append(broadcast_to(one, sizes))
-    joined: T = concat(parts, axis=dim)
-    return joined
+    return concat(parts, axis=dim)
 
 
 def _runs(indices: Any) -> list[Any]:

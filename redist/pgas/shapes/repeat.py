@@ -20,14 +20,16 @@ from redist.pgas.tiles.layouts import (
     Shape,
     default_dims,
     dtype_of,
+    idle_parts,
     make_type,
     meet,
     operand_type,
+    place_axes,
     with_dtype,
 )
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
-from redist.pgas.tiles.select import idle_parts, new_tile, place_axes
+from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tiled
 from redist.pgas.watch.seam import traffic
 from redist.runtime.cuda.loops import functions_for
@@ -187,38 +189,19 @@ def tile(x: T, repetitions: Sequence[int], /) -> T:
 
 def _times(x: T, times: dict[int, int], behind: bool) -> T:
     """Repeat along dims: add a new dim beside each, then join both."""
-    mid: list[int] = []
-    wide: list[int] = []
-    dims: list[Any] = []
-    end: list[int] = []
-    for i, n in enumerate(x.shape):
-        k = times.get(i, 1)
-        end.append(n * k)
-        pair = [(n, n, x.type.dims[i])]
-        if k != 1:
-            pair.insert(1 if behind else 0, (1, k, ()))
-        for own, size, cut in pair:
-            mid.append(own)
-            wide.append(size)
-            dims.append(cut)
-    t = make_type(x.mesh, x.type.dtype, tuple(mid), tuple(dims))
-    inner = None if x.tile is None else _beside(x.tile, x.shape, times, behind)
-    return reshape(spread(x.new(t, inner), t_wide(t, tuple(wide))), tuple(end))
-
-
-def t_wide(t: ArrayType, shape: Shape) -> ArrayType:
-    """The same cuts over a larger shape."""
-    return make_type(t.mesh, t.dtype, shape, t.dims)
-
-
-def _beside(tile: Any, shape: Shape, times: dict[int, int], behind: bool) -> Any:
-    out: list[int] = []
-    for i in range(len(shape)):
-        pair = [tile.shape[i]]
-        if times.get(i, 1) != 1:
-            pair.insert(1 if behind else 0, 1)
-        out += pair
-    return tile.reshape(out)
+    order: list[int] = []  # dims, and ~dim for the new one beside it
+    for i in range(x.ndim):
+        pair = [i] if times.get(i, 1) == 1 else [i, ~i]
+        order += pair if behind else pair[::-1]
+    shape = tuple(x.shape[i] if i >= 0 else 1 for i in order)
+    wide = tuple(x.shape[i] if i >= 0 else times[~i] for i in order)
+    dims = tuple(x.type.dims[i] if i >= 0 else () for i in order)
+    t, t_wide = (make_type(x.mesh, x.type.dtype, sizes, dims) for sizes in (shape, wide))
+    tile = x.tile
+    if tile is not None:
+        tile = tile.reshape([tile.shape[i] if i >= 0 else 1 for i in order])
+    joined = tuple(n * times.get(i, 1) for i, n in enumerate(x.shape))
+    return reshape(spread(x.new(t, tile), t_wide), joined)
 
 
 def _check(arrays: Sequence[Tiled]) -> None:

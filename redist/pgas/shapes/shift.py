@@ -17,9 +17,8 @@ from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.reshape import reshape
-from redist.pgas.tiles.select import Link, carry, new_tile
+from redist.pgas.tiles.select import carry, links_of_ranges, new_tile
 from redist.pgas.tiles.tiled import T, Tile
-from redist.runtime.index_sets.held import EdgeRange
 
 Axis = int | Sequence[int]
 
@@ -87,16 +86,9 @@ def _roll_cut(x: T, dim: int, by: int) -> T:
     out = x.new(x.type, new_tile(x, x.type))
     n = x.shape[dim]
     for source, target in (range(n - by), range(by, n)), (range(n - by, n), range(by)):
-        links = [
-            Link(
-                i,
-                EdgeRange(x.type.cut(i), source if i == dim else range(size)),
-                i,
-                EdgeRange(x.type.cut(i), target if i == dim else range(size)),
-            )
-            for i, size in enumerate(x.shape)
-        ]
-        carry(x, out, links)
+        of, to = list(map(range, x.shape)), list(map(range, x.shape))
+        of[dim], to[dim] = source, target
+        carry(x, out, links_of_ranges(x.type, of, x.type, to))
     return out
 
 

@@ -14,9 +14,9 @@ from redist.pgas.indexing.keys import AtIndex, InRange
 from redist.pgas.tiles.arguments import dims_of, takes_array
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike
-from redist.pgas.tiles.layouts import make_type
+from redist.pgas.tiles.layouts import make_type, place_axes
 from redist.pgas.tiles.move import move, resolve_pending
-from redist.pgas.tiles.select import new_tile, place_axes
+from redist.pgas.tiles.select import new_tile
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements.by_position import rounds_of

@@ -136,27 +136,21 @@ def label_dims(
 
 def asked(function: F) -> F:
     """Let a function without a rule of its own pass through the arranger; its name says what it does."""
-
-    @wraps(function)
-    def called(*args: Any, **options: Any) -> Any:
-        arranger = _ARRANGER.get()
-        if arranger is None:
-            return function(*args, **options)
-        return arranger.call(*call_of(function, args, options))
-
-    called.calls = function  # type: ignore[attr-defined]
-    return called  # type: ignore[return-value]
+    return _through_arranger(function, fixed=False)
 
 
 def left_alone(function: F) -> F:
     """Let a function be as it is in every plan: it depends on the types it is given, or changes an array."""
+    return _through_arranger(function, fixed=True)
 
+
+def _through_arranger(function: F, fixed: bool) -> F:
     @wraps(function)
     def called(*args: Any, **options: Any) -> Any:
         arranger = _ARRANGER.get()
         if arranger is None:
             return function(*args, **options)
-        return arranger.call(*call_of(function, args, options, fixed=True))
+        return arranger.call(*call_of(function, args, options, fixed))
 
     called.calls = function  # type: ignore[attr-defined]
     return called  # type: ignore[return-value]
@@ -177,17 +171,10 @@ def call_of(
         return function(*own, **named)
 
     shapes = tuple((x.shape, str(x.dtype), x.memory.on_device) for x in arrays)
-    key = function, _frozen(slots), shapes
-    numbers = numbers_in(slots)
     call = ArrangedCall(
-        function.__name__,
-        run,
-        key=key,
-        fixed=fixed,
-        numbers=numbers,
-        function=function,
-        given=slots,
-    )
+        function.__name__, run, key=(function, _frozen(slots), shapes), fixed=fixed,
+        numbers=numbers_in(slots), function=function, given=slots,
+    )  # fmt: skip
     return call, arrays
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import NoneType
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from redist.errors import ArgumentTypeError, LayoutError
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, whole
+from redist.layout.axes import SubAxis, refined_parts, whole
 from redist.layout.dtype import DType
 from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.mesh import Mesh
@@ -167,6 +167,31 @@ def select_dims(t: ArrayType, dims: tuple[int, ...]) -> ArrayType:
     return ArrayType(t.mesh, t.dtype, shape, cuts, t.pending_op, t.pending_axes)
 
 
+def place_axes(t: ArrayType, shape: Shape, dims: Dims, free: Iterable[SubAxis]) -> ArrayType:
+    """Put the axes ``free`` on the dim with the largest tiles if it has room; a type like ``t``.
+
+    >>> t = ArrayType.parse("f32[8{x}, 9]", Mesh(x=2))
+    >>> print(place_axes(t, (9,), ((),), t.dims[0]))
+    f32[9{x}]
+    """
+    out = make_type(t.mesh, t.dtype, shape, dims)
+    parts = tuple(free)
+    tiles = out.tile_shape
+    if not parts or not tiles or max(tiles) < math.prod(part.size for part in parts):
+        return out
+    at = tiles.index(max(tiles))
+    return make_type(
+        t.mesh, t.dtype, shape, tuple((*d, *parts) if i == at else d for i, d in enumerate(dims))
+    )
+
+
+def idle_parts(t: ArrayType, dims: Dims) -> tuple[SubAxis, ...]:
+    """Axes of the mesh that no dim uses."""
+    used = [part for dim in dims for part in dim]
+    parts = refined_parts(t.mesh, used)
+    return tuple(p for p in parts if p.size > 1 and not any(p.inside(q) for q in used))
+
+
 @lru_cache(maxsize=4096)
 def resolved_type(t: ArrayType) -> ArrayType:
     """The type of a pending array once its value is needed: cut by the pending axes if it can be.
@@ -174,15 +199,7 @@ def resolved_type(t: ArrayType) -> ArrayType:
     >>> print(resolved_type(ArrayType.parse("f32[8{x}, 9] sum{y}", Mesh(x=2, y=2))))
     f32[8{x}, 9{y}]
     """
-    if t.pending_op is None:
-        return t
-    plain = ArrayType(t.mesh, t.dtype, t.shape, t.dims)
-    tiles = t.tile_shape
-    if not tiles or max(tiles) < math.prod(part.size for part in t.pending_axes):
-        return plain
-    at = tiles.index(max(tiles))
-    dims = [(*dim, *t.pending_axes) if i == at else dim for i, dim in enumerate(t.dims)]
-    return plain.with_dims(dims)
+    return t if t.pending_op is None else place_axes(t, t.shape, t.dims, t.pending_axes)
 
 
 @lru_cache(maxsize=4096)

@@ -137,8 +137,7 @@ def move_as_asked(a: T, target: ArrayType) -> T:
     call = ArrangedCall(
         "to", run, only=(target,), key=("to", target), function=move_as_asked, given=given
     )
-    made: T = arranger.call(call, [a])
-    return made
+    return arranger.call(call, [a])
 
 
 def resolve_pending(a: T) -> T:

@@ -64,8 +64,7 @@ def reshape(x: T, /, shape: int | Sequence[int], *, copy: bool | None = None) ->
 def _try_view(tile: Tile, shape: Shape, is_ghost: bool) -> Tile | None:
     """View a tile in another shape; None if that takes a copy."""
     if is_device(tile) and not is_ghost:
-        found: Tile | None = view_as(tile, shape)
-        return found
+        return view_as(tile, shape)
     try:
         return tile.reshape(shape, copy=False)
     except ValueError:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redist.layout.array_type import ArrayType
-from redist.layout.axes import SubAxis, refined_parts
 from redist.pgas.kinds import tile_dtype
 from redist.pgas.memory import round_to_grains
 from redist.pgas.tiles.budget import require_room, staging_room
-from redist.pgas.tiles.layouts import Dims, Shape, make_type
 from redist.pgas.tiles.move import tile_shape
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.elements import by_index
 from redist.runtime.elements.by_index import Side, planned_bytes, side
-from redist.runtime.index_sets.held import Edge
+from redist.runtime.index_sets.held import Edge, EdgeRange
 
 Dim = int | tuple[int, ...] | None
 ON_GPUS_BYTES = 2**28
@@ -34,6 +32,24 @@ class Link:
     target: Edge
 
 
+def links_of_ranges(
+    t: ArrayType, source: Sequence[range], result: ArrayType, target: Sequence[range]
+) -> list[Link]:
+    """Links from ranges of indices, one of each dim, to ranges of a result with as many dims."""
+    return [
+        Link(dim, EdgeRange(t.cut(dim), of), dim, EdgeRange(result.cut(dim), to))
+        for dim, (of, to) in enumerate(zip(source, target, strict=True))
+    ]
+
+
+def sides_of(t: ArrayType, result: ArrayType, links: Sequence[Link]) -> tuple[Side, Side]:
+    """The source and the target of an exchange of elements."""
+    return (
+        side(t, tuple((link.source_dim, link.source) for link in links)),
+        side(result, tuple((link.target_dim, link.target) for link in links)),
+    )
+
+
 def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
     """**Collective** under a memory limit. Allocate a tile of a result; raise on all ranks without room."""
     if x.memory.limit_bytes is not None:
@@ -44,11 +60,7 @@ def new_tile(x: Tiled, t: ArrayType) -> Tile | None:
 
 def carry(x: Tiled, out: Tiled, links: Sequence[Link]) -> None:
     """**Collective.** Fill a part of ``out`` from a part of ``x``."""
-    ends = (
-        side(x.type, tuple((link.source_dim, link.source) for link in links)),
-        side(out.type, tuple((link.target_dim, link.target) for link in links)),
-    )
-
+    ends = sides_of(x.type, out.type, links)
     rank, itemsize = x.comm.rank, x.dtype.itemsize
 
     def expected_bytes() -> int:  # a program keeps it, and must not keep the array
@@ -112,29 +124,3 @@ def select(x: T, t: ArrayType, links: Sequence[Link]) -> T:
     if t.global_elems:
         carry(x, out, links)
     return out
-
-
-def place_axes(t: ArrayType, shape: Shape, dims: Dims, free: Iterable[SubAxis]) -> ArrayType:
-    """Put the axes ``free`` on the dim with the largest tiles if it has room; a type like ``t``.
-
-    >>> from redist.layout.mesh import Mesh
-    >>> t = ArrayType.parse("f32[8{x}, 9]", Mesh(x=2))
-    >>> print(place_axes(t, (9,), ((),), t.dims[0]))
-    f32[9{x}]
-    """
-    out = make_type(t.mesh, t.dtype, shape, dims)
-    parts = tuple(free)
-    tiles = out.tile_shape
-    if not parts or not tiles or max(tiles) < math.prod(part.size for part in parts):
-        return out
-    at = tiles.index(max(tiles))
-    return make_type(
-        t.mesh, t.dtype, shape, tuple((*d, *parts) if i == at else d for i, d in enumerate(dims))
-    )
-
-
-def idle_parts(t: ArrayType, dims: Dims) -> tuple[SubAxis, ...]:
-    """Axes of the mesh that no dim uses."""
-    used = [part for dim in dims for part in dim]
-    parts = refined_parts(t.mesh, used)
-    return tuple(p for p in parts if p.size > 1 and not any(p.inside(q) for q in used))

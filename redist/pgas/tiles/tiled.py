@@ -245,8 +245,7 @@ class SegmentTile:
 def tile_in(array: Tiled) -> Tile | None:
     """**Local.** The tile of an array, also if its dims have segments."""
     if array._type.segments:
-        tile: Tile | None = array._stored.tile
-        return tile
+        return array._stored.tile
     return array.tile
 
 

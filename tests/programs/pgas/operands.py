@@ -15,7 +15,7 @@ from redist.layout.dtype import DType
 from redist.layout.tiles import box_of
 from redist.pgas import memory as buffers
 from redist.pgas.global_array import Array
-from redist.pgas.tiles.select import idle_parts
+from redist.pgas.tiles.layouts import idle_parts
 from redist.runtime.elements import block_copies as blocks
 from redist.runtime.elements import by_index as selection
 from redist.runtime.elements import by_position as flat
