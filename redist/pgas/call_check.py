@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import wraps
 from types import FunctionType
@@ -31,6 +31,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.methods import Methods
 from redist.pgas.operators import Operators
 from redist.pgas.random.generators import Generator
+from redist.pgas.structures import found_in
 from redist.pgas.tiles.tiled import Tiled
 from redist.runtime.ranks.world import Comm, comm_or_world
 from redist.text.call_site import PACKAGE, SPECIAL
@@ -106,7 +107,7 @@ def compared(function: F) -> F:
             result = function(*args, **options)
         finally:
             _INSIDE.reset(token)
-        for array in _arrays_in(result):
+        for array in found_in(result, (Tiled,)):
             number_of(array)
         return result
 
@@ -116,22 +117,11 @@ def compared(function: F) -> F:
 _INSIDE: ContextVar[bool] = ContextVar("inside", default=False)
 
 
-def _arrays_in(thing: Any) -> Iterable[Tiled]:
-    """**Local.** The global arrays among arguments or results, in order."""
-    if isinstance(thing, Tiled):
-        yield thing
-    elif isinstance(thing, (tuple, list)):
-        for one in thing:
-            yield from _arrays_in(one)
-    elif isinstance(thing, dict):
-        yield from _arrays_in(list(thing.values()))
-
-
 def _comm_of(args: tuple[Any, ...], options: dict[str, Any]) -> Comm:
     """**Local.** Whose ranks make a call: those of its first array, those named, or all."""
-    first = next(iter(_arrays_in([args, options])), None)
-    if first is not None:
-        return first.comm
+    arrays = found_in([args, options], (Tiled,))
+    if arrays:
+        return arrays[0].comm
     given = options.get("comm")
     return given if isinstance(given, Comm) else comm_or_world(None)
 

@@ -170,16 +170,18 @@ def full(
     mesh: MeshLike | None = None, comm: Comm | None = None, device: Any = None,
 ) -> Array:  # fmt: skip
     """**Local.** An array filled with one value."""
-    value = np.asarray(to_numbers(fill_value), None if dtype is None else dtype_asked(dtype))
+    value, fill = _filling(fill_value, None if dtype is None else dtype_asked(dtype))
+    return make(shape, value.dtype, fill, type, mesh, comm, device, anywhere=True)
+
+
+def _filling(fill_value: Any, dtype: Any) -> tuple[Tile, Callable[[Tile, Box], None]]:
+    """A number as an array without dims, and what writes it to tiles."""
+    value = np.asarray(to_numbers(fill_value), dtype)
     if value.ndim:
         raise ArgumentTypeError(
             f"cannot fill with an array of shape {value.shape}: need one number"
         )
-
-    def fill(tile: Tile, box: Box) -> None:
-        fill_with(tile, value)
-
-    return make(shape, value.dtype, fill, type, mesh, comm, device, anywhere=True)
+    return value, lambda tile, box: fill_with(tile, value)
 
 
 def zeros(
@@ -211,14 +213,8 @@ def empty_like(x: Tiled, /, *, dtype: Any = None, device: Any = None) -> Array:
 @takes_any_array
 def full_like(x: Tiled, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Array:
     """**Local.** An array like another one, filled with one value."""
-    value = np.asarray(
-        to_numbers(fill_value), dtype=x.dtype if dtype is None else dtype_asked(dtype)
-    )
-    if value.ndim:
-        raise ArgumentTypeError(
-            f"cannot fill with an array of shape {value.shape}: need one number"
-        )
-    return _like(x, value.dtype, lambda tile, box: fill_with(tile, value), device)
+    value, fill = _filling(fill_value, x.dtype if dtype is None else dtype_asked(dtype))
+    return _like(x, value.dtype, fill, device)
 
 
 @asked

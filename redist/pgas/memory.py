@@ -335,20 +335,17 @@ class DeviceTileMemory(TileMemory):
             self.check(max(math.prod(shape) * dtype.itemsize, worst_bytes))
         if dtype.itemsize == 1 and is_stored(dtype):  # CuPy has no such dtypes
             dtype = np.dtype(np.uint8)
-        tile: Tile = empty_on_device(shape, dtype)
-        return tile
+        return empty_on_device(shape, dtype)
 
     def asarray(self, values: Any) -> Tile:
         """**Local.** Bring values from the host, or from here, into this memory; 8-bit floats as bytes."""
         if isinstance(values, np.ndarray) and values.itemsize == 1 and is_stored(values.dtype):
             values = values.view(np.uint8)
-        tile: Tile = to_device(values)
-        return tile
+        return to_device(values)
 
     def host(self, tile: Tile) -> Tile:
         """**Local.** A tile as a NumPy array: a copy, made when the stream has come to it."""
-        out: Tile = to_host(tile)
-        return out
+        return to_host(tile)
 
     def contiguous(self, tile: Tile) -> Tile:
         """**Local.** Copy a tile into C order; itself if it is."""
@@ -357,12 +354,6 @@ class DeviceTileMemory(TileMemory):
     def settle(self) -> None:
         """**Local.** Wait until all is written that the current stream was given to write."""
         current_stream().synchronize()
-
-    def adopt(self, tile: Tile, worst_bytes: int) -> None:
-        """**Local.** Count a tile, once with all views of it, for as long as it lives."""
-        root = root_of(tile)
-        if id(root) not in self._adopted:
-            self._hold(root, worst_bytes)
 
 
 BUFFERS = TileMemory()
@@ -382,8 +373,7 @@ def as_tile(values: Any, dtype: Any = None) -> Tile:
     """
     if isinstance(values, (np.ndarray, np.generic)):
         return np.asarray(values, dtype)
-    tile: Tile = values if dtype is None else values.astype(dtype, copy=False)
-    return tile
+    return values if dtype is None else values.astype(dtype, copy=False)
 
 
 def round_to_grains(n_bytes: int) -> int:

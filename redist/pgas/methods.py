@@ -19,7 +19,7 @@ from redist.pgas import reductions
 from redist.pgas.elementwise import unary
 from redist.pgas.elementwise.apply import Number, apply, astype
 from redist.pgas.indexing import boolean, dispatch
-from redist.pgas.kinds import number_kind
+from redist.pgas.kinds import number_kind, real_dtype
 from redist.pgas.operators import Operators
 from redist.pgas.ordering import searching, sorting
 from redist.pgas.products.matmul import matmul, tensordot
@@ -246,8 +246,10 @@ class Methods(Operators):
     @refuse_arguments
     def clip(self: T, min: T | Number | None = None, max: T | Number | None = None) -> T:
         """Values below ``min`` or above ``max`` become these bounds; the dtype is that of ``maximum``."""
+        if min is max is None:
+            return unary.positive(self)
         out = self if min is None else apply(np.maximum, self, min)
-        return unary.positive(self) if min is max is None else _at_most(out, max)
+        return out if max is None else apply(np.minimum, out, max)
 
     @refuse_arguments
     def round(self: T, decimals: int = 0) -> T:
@@ -326,10 +328,6 @@ def dot(a: Any, b: Any, name: str = "dot") -> Any:
     return tensordot(a, b, axes=([a.ndim - 1], [max(0, b.ndim - 2)]))
 
 
-def _at_most(x: T, most: T | Number | None) -> T:
-    return x if most is None else apply(np.minimum, x, most)
-
-
 @asked
 def real_part(x: T) -> T:
     """**Collective** if a reduction is pending. The real parts of complex values, as a view."""
@@ -345,7 +343,7 @@ def imaginary_part(x: T) -> T:
 
 
 def _parts_type(x: Tiled) -> ArrayType:
-    return with_dtype(x.type, dtype_of(np.dtype(f"f{x.dtype.itemsize // 2}")))
+    return with_dtype(x.type, dtype_of(real_dtype(x.dtype)))
 
 
 def round_to(x: T, decimals: int) -> T:
@@ -360,14 +358,10 @@ def round_to(x: T, decimals: int) -> T:
 
 def diagonal_of(x: T, offset: int, axis1: int, axis2: int) -> T:
     """**Collective** if both dims are cut. The diagonal of two dims."""
-    return diagonals.diagonal(x, *_two_dims(x, axis1, axis2), offset)
-
-
-def _two_dims(x: Tiled, axis1: int, axis2: int) -> tuple[int, int]:
     i, j = dim_of(axis1, x.ndim), dim_of(axis2, x.ndim)
     if i == j:
         raise ArgumentError(f"cannot take a diagonal of dim {i} alone: name two dims")
-    return i, j
+    return diagonals.diagonal(x, i, j, offset)
 
 
 def _check_order(what: str, order: str | None) -> None:

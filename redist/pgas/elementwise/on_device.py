@@ -46,8 +46,7 @@ def compute_in(
 ) -> Tile:
     """**Local.** As :func:`compute`; of ghosts, a note of it."""
     if memory.is_ghost:
-        noted: Tile = memory.compute(function, tiles, kinds, dtype)  # type: ignore[attr-defined]
-        return noted
+        return memory.compute(function, tiles, kinds, dtype)  # type: ignore[attr-defined]
     return compute(function, tiles, kinds, dtype)
 
 
@@ -89,8 +88,7 @@ def compute(
         return _compute_in_memory(function, tiles)
     dtypes = [one.dtype for one in tiles if is_device(one)]
     if name in WHOLE and dtypes[0].kind in "biu":
-        copy: Tile = tiles[0].astype(dtype)
-        return copy
+        return tiles[0].astype(dtype)
     given = [one if is_device(one) else _number(one, dtypes) for one in tiles]
     if name == "where" and not is_device(given[0]):
         given[0] = filled_on_device((), bool(given[0]), np.dtype(bool))
@@ -105,8 +103,7 @@ def compute(
         return _compute_in_memory(function, tiles)
     out = out if out.dtype == dtype else out.astype(dtype)
     own = out.base is not None or any(out is one for one in tiles)
-    tile: Tile = out.copy() if own else out
-    return tile
+    return out.copy() if own else out
 
 
 def _compute_rounded(function: Rounded, tiles: Sequence[Any], kinds: Sequence[Any]) -> Tile:
@@ -127,8 +124,7 @@ def _compute_rounded(function: Rounded, tiles: Sequence[Any], kinds: Sequence[An
         return _compute_in_memory(function.function, given)
     dtype = F32 if is_half(function.dtype) else function.dtype
     made = compute(function.function, given, wide, dtype)
-    rounded: Tile = made if made.dtype == function.dtype else made.astype(function.dtype)
-    return rounded
+    return made if made.dtype == function.dtype else made.astype(function.dtype)
 
 
 def _compute_in_words(name: str, tiles: Sequence[Any]) -> Tile | None:
@@ -141,8 +137,7 @@ def _compute_in_words(name: str, tiles: Sequence[Any]) -> Tile | None:
         or not all(isinstance(one, (int, float, np.float32)) for one in numbers)
     ):
         return None
-    made: Tile | None = run_steps(tiles, [ElementStep(name, tuple(range(len(tiles))), F32.name)])
-    return made
+    return run_steps(tiles, [ElementStep(name, tuple(range(len(tiles))), F32.name)])
 
 
 def _number(x: Any, dtypes: Sequence[np.dtype[Any]]) -> Any:

@@ -42,8 +42,7 @@ class Rounded:
     @property
     def __name__(self) -> str:
         """The name of the function."""
-        name: str = self.function.__name__
-        return name
+        return self.function.__name__
 
     @property
     def work_bytes(self) -> int:

@@ -173,8 +173,7 @@ def function_on_tiles(name: str) -> Callable[..., Any]:
     >>> function_on_tiles("sin") is np.sin, function_on_tiles("tanh") is tanh
     (True, True)
     """
-    found: Callable[..., Any] = FUNCTIONS.get(name) or getattr(np, name)
-    return found
+    return FUNCTIONS.get(name) or getattr(np, name)
 
 
 def takes_out(function: Callable[..., Any]) -> bool:

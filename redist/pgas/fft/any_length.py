@@ -18,8 +18,7 @@ from redist.layout.axes import SubAxis
 from redist.pgas.elementwise.apply import apply, astype
 from redist.pgas.indexing.basic import get_basic
 from redist.pgas.indexing.keys import InRange
-from redist.pgas.kinds import promote, tile_dtype
-from redist.pgas.memory import TileMemory
+from redist.pgas.kinds import promote, real_dtype, tile_dtype
 from redist.pgas.shapes.join import concat
 from redist.pgas.tiles.budget import require_room
 from redist.pgas.tiles.layouts import dtype_of, with_dtype
@@ -171,8 +170,7 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     length = p * p * smooth(ceil_div(2 * size - 1, p * p))
 
     def chirp(k: Tile) -> Tile:
-        made: Tile = np.exp((sign * np.pi / size) * (k * k % (2 * size)))
-        return made
+        return np.exp((sign * np.pi / size) * (k * k % (2 * size)))
 
     def kernel(k: Tile) -> Tile:
         near = np.minimum(k, length - k)
@@ -187,8 +185,7 @@ def by_chirp(x: T, dim: int, inverse: bool, scale: float) -> T:
     wide = by_rows(resize(wide, dim, length, cut), dim, False, 1.0)
     shape = tuple(length if i == dim else 1 for i in range(x.ndim))
     t = ArrayType(x.mesh, dtype_of(np.dtype(np.complex128)), shape, _cut(((),) * x.ndim, dim, cut))
-    own = tile_shape(t, x.comm.rank)
-    factor = x.new(t, None if own is None else _full_tile(x.memory, own, t, 1))
+    factor = _filled(x, t, 1)
     _multiply(factor, dim, kernel)
     factor = by_rows(factor, dim, False, 1.0)
     if wide.tile is not None and factor.tile is not None:
@@ -221,10 +218,7 @@ def resize(x: T, dim: int, n: int, cut: Axes) -> T:
     elif n > have:
         shape = tuple(n - have if i == dim else m for i, m in enumerate(x.shape))
         t = ArrayType(x.mesh, x.type.dtype, shape, x.type.dims)
-        own = tile_shape(t, x.comm.rank)
-        x = concat(
-            [x, x.new(t, None if own is None else _full_tile(x.memory, own, t, 0))], axis=dim
-        )
+        x = concat([x, _filled(x, t, 0)], axis=dim)
     return move(x, x.type.with_dims(_cut(x.type.dims, dim, cut)))
 
 
@@ -269,14 +263,17 @@ def _multiply_tile(
         part *= values(indices_beside(tile, at, stop)).reshape(shape)
 
 
-def _full_tile(memory: TileMemory, shape: tuple[int, ...], t: ArrayType, value: int) -> Tile:
-    out = memory.empty(shape, tile_dtype(t.dtype), t.tile_bytes)
+def _filled(x: T, t: ArrayType, value: int) -> T:
+    """**Local.** An array of a type, over the ranks of ``x``, with one value everywhere."""
+    own = tile_shape(t, x.comm.rank)
+    if own is None:
+        return x.new(t, None)
+    out = x.memory.empty(own, tile_dtype(t.dtype), t.tile_bytes)
     out[...] = value
-    return out
+    return x.new(t, out)
 
 
 def _real(x: T) -> T:
     """**Local.** Copy the real parts to new tiles."""
-    dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
-    t = ArrayType(x.mesh, dtype_of(dtype), x.shape, x.type.dims)
+    t = ArrayType(x.mesh, dtype_of(real_dtype(x.dtype)), x.shape, x.type.dims)
     return x.new(t, None if x.tile is None else x.memory.contiguous(x.tile.real))

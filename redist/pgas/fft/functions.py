@@ -133,13 +133,6 @@ def _local(x: T, name: str, dim: int, n: int | None, norm: str) -> T:
     return x.new(t, out)
 
 
-def _write_lines(
-    out: Tile, function: Callable[..., Any], tile: Tile, dim: int, n: int | None, norm: str
-) -> None:
-    """**Local.** Transform the lines of a tile into another."""
-    lines(function, tile, dim, n, norm, out)
-
-
 def _on_gpu(
     function: Callable[..., Any], tile: Tile, dim: int, n: int | None, norm: str, shape: Any,
     dtype: Any,
@@ -151,8 +144,8 @@ def _on_gpu(
     return out if out.dtype == dtype else out.astype(dtype)
 
 
-def lines(
-    function: Callable[..., Any], tile: Tile, dim: int, n: int | None, norm: str, out: Tile
+def _write_lines(
+    out: Tile, function: Callable[..., Any], tile: Tile, dim: int, n: int | None, norm: str
 ) -> None:
     """**Local.** Transform the lines of a tile; those that are far apart in memory a block at a time."""
     if out.nbytes < SHARED_FROM or tile.ndim == 1:

@@ -280,8 +280,7 @@ class BlockedEin:
         """**Collective** if operands must move. Bring operands together; let the kernel work on the tiles."""
         first, what = arrays[0], self.what
         if (arranger := current_arranger()) is not None and arranger.wants(first.memory):
-            made: T = arranger.call(self._arranged(arrays), arrays)
-            return made
+            return arranger.call(self._arranged(arrays), arrays)
         product = self._product(tuple(x.type for x in arrays), first.memory.on_device)
         kernel = EinKernel(self.join, self.labels, self.output, self.agg)
         found = place_within(first, product, place(product))

@@ -48,8 +48,7 @@ class Aggregation:
 
     def of(self, block: Tile) -> Tile:
         """**Local.** The aggregated block; its dims stay, with size 1."""
-        out: Tile = self.function(block, axis=self.dims, keepdims=True, **self.options)
-        return out
+        return self.function(block, axis=self.dims, keepdims=True, **self.options)
 
 
 def run_blocks(

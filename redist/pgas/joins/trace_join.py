@@ -107,8 +107,7 @@ class Join:
                 made = memory[: math.prod(shape)].reshape(shape)
                 step.function(*args, **step.options, out=made)
             values[step.out] = made
-        joined: Tile = values[self.joined]
-        return joined
+        return values[self.joined]
 
     @property
     def is_product(self) -> bool:

@@ -185,8 +185,7 @@ def eigvals(x: T, /) -> T:
 def _eigen_of(x: T, name: str) -> list[T]:
     """**Collective.** Eigenvalues, and eigenvectors if asked for, in memory where CuPy cannot find them."""
     if x.memory.on_device and not has_eig():
-        there: list[T] = copy_to_gpu(_eigen_of(copy_to_host(x), name))
-        return there
+        return copy_to_gpu(_eigen_of(copy_to_host(x), name))
     n, kind = x.shape[-1], complex_dtype(x.dtype)
     return per_matrix(name, x, [((n,), kind), ((n, n), kind)][: 2 if name == "eig" else 1])
 

@@ -91,8 +91,7 @@ def solve(x1: T, x2: T, /) -> T:
 
 def _solve(a: Tile, b: Tile) -> Tile:
     """**Local.** Solve equations of tiles."""
-    made: Tile = functions_of(a).solve(a, b)
-    return made
+    return functions_of(a).solve(a, b)
 
 
 def is_large(x: Tiled) -> bool:

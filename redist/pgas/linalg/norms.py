@@ -40,7 +40,7 @@ def vector_norm(
     here = x.type.pending_op is None and not any(x.type.dims[i] for i in dims)
     if ord == 2 and here and not x.memory.on_device:
         return local_norm(x, dims, keepdims)
-    size = _absolute(x)
+    size = apply(np.abs, x)
     where: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
     if ord in (math.inf, -math.inf):
         function = reductions.max if ord > 0 else reductions.min
@@ -69,25 +69,20 @@ def matrix_norm(x: T, /, *, keepdims: bool = False, ord: Order | None = "fro") -
     if ord in (1, -1, math.inf, -math.inf):
         assert ord is not None and not isinstance(ord, str)
         inner = ends[0] if abs(ord) == 1 else ends[1]
-        sums = reductions.sum(_absolute(x), axis=inner, keepdims=True, dtype=real_dtype(x.dtype))
+        sums = reductions.sum(
+            apply(np.abs, x), axis=inner, keepdims=True, dtype=real_dtype(x.dtype)
+        )
         best = reductions.max if ord > 0 else reductions.min
         if ord > 0 and sums.shape[-1] * sums.shape[-2] == 0:
             return reductions.sum(sums, axis=ends, keepdims=keepdims, dtype=sums.dtype)
         return best(sums, axis=ends, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         values = svdvals(x)
-        empty = values.shape[-1] == 0 and ord != -2
-        function = (
-            reductions.sum
-            if ord == "nuc" or empty
-            else reductions.max
-            if ord == 2
-            else reductions.min
-        )
+        function = reductions.max if ord == 2 else reductions.min
+        if ord == "nuc" or (ord == 2 and values.shape[-1] == 0):
+            function = reductions.sum
         out = function(values, axis=-1)
-        if not keepdims:
-            return out
-        return expand_dims(expand_dims(out, axis=-1), axis=-1)
+        return expand_dims(out, axis=ends) if keepdims else out
     raise ArgumentError(f"unknown order {ord!r}; known: 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
 
 
@@ -104,7 +99,3 @@ def local_norm(x: T, dims: tuple[int, ...], keepdims: bool) -> T:
     else:
         tile = np.linalg.vector_norm(x.tile, axis=dims, keepdims=keepdims)
     return x.new(t, as_tile(tile, array_dtype(t.dtype)))
-
-
-def _absolute(x: T) -> T:
-    return apply(np.abs, x)

@@ -72,8 +72,7 @@ def _contract(a: T, b: T, la: Labels, lb: Labels, lo: Labels, name: str, dtype: 
     """**Collective** if operands must move. Multiply; of 16-bit floats, what is pending stays f32."""
     memory = a.memory
     if (arranger := current_arranger()) is not None and arranger.wants(memory):
-        made: T = arranger.call(_arranged(a, b, la, lb, lo, name), [a, b])
-        return made
+        return arranger.call(_arranged(a, b, la, lb, lo, name), [a, b])
     product, found, streamed = _prepare(a.type, b.type, la, lb, lo, name, memory.on_device)
     fitting = place_within(a, product, found)
     if fitting is not found:
@@ -215,8 +214,7 @@ def _matmul(
             return np.not_equal(np.matmul(x.astype(np.int32), y.astype(np.int32)), 0)
         if memory.is_ghost and is_half(x.dtype) and x.dtype == y.dtype:
             product = ProductOnGpu(product_bytes(x, y))
-            noted: Tile = memory.multiply(product, x, y, dtype)  # type: ignore[attr-defined]
-            return noted
+            return memory.multiply(product, x, y, dtype)  # type: ignore[attr-defined]
         return product_on_gpu(x, y, dtype)
     if is_half(x.dtype) or is_half(y.dtype):
         out = memory.empty(shape, dtype, worst_bytes)

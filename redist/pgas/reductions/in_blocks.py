@@ -62,15 +62,13 @@ def _total(function: np.ufunc, tile: Tile, axis: tuple[int, ...]) -> Tile:
     rows = [i for i in axis if tile.shape[i] > 1]
     n = math.prod(tile.shape[i] for i in axis)
     if not rows or n <= BLOCK_ELEMS:
-        wide: Tile = function.reduce(tile.astype(F32), axis=axis, keepdims=True)
-        return wide
+        return function.reduce(tile.astype(F32), axis=axis, keepdims=True)
     dim = max(rows, key=lambda i: (abs(tile.strides[i]), -i))
     total: Any = None
     for part in _parts(tile, dim, BLOCK_ELEMS * tile.shape[dim] // n):
         made = _total(function, tile[part], axis).astype(np.float64)
         total = made if total is None else function(total, made)
-    found: Tile = total
-    return found
+    return total
 
 
 def _parts(tile: Tile, dim: int, length: int) -> Iterator[tuple[slice, ...]]:

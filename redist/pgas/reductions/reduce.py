@@ -47,8 +47,7 @@ def reduced_type(
 def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     """**Collective** if something else is pending. Reduce by sum, prod, max or min."""
     if (arranger := current_arranger()) is not None and arranger.wants(x.memory):
-        made: T = arranger.call(_arranged(x, op, axis, keepdims, dtype), [x])
-        return made
+        return arranger.call(_arranged(x, op, axis, keepdims, dtype), [x])
     if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
         x = resolve_pending(x)  # partial values in another dtype would not wrap where the sum does
     dims = tuple(sorted(dims_of(axis, x.ndim)))
@@ -80,8 +79,7 @@ def rounded_once(x: T, dtype: np.dtype[Any]) -> T:
     if x.dtype == dtype:
         return x
     if x.type.pending_op is None or x.memory.is_ghost or current_arranger() is not None:
-        out: T = astype(x, dtype)
-        return out
+        return astype(x, dtype)
     return owing(x, dtype)
 
 

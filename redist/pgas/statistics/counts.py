@@ -182,8 +182,7 @@ def _bincount(values: Tile, weights: Tile | None, n: int) -> Tile:
     """**Local.** Counts, or sums of weights, where the values lie."""
     count = functions_for(values).bincount
     if weights is None or number_kind(weights.dtype) != "c":
-        counts: Tile = count(values, weights=weights, minlength=n)
-        return counts
+        return count(values, weights=weights, minlength=n)
     return count(values, weights=weights.real, minlength=n) + 1j * count(
         values, weights=weights.imag, minlength=n
     )
@@ -221,5 +220,4 @@ def _beside(name: str, x: Array, weights: Any) -> Array:
         raise ArgumentError(
             f"cannot use weights of shape {weights.shape} in {name} of shape {x.shape}: need the same shape"
         )
-    moved: Array = move(resolve_pending(weights), with_dtype(x.type, weights.type.dtype))
-    return moved
+    return move(resolve_pending(weights), with_dtype(x.type, weights.type.dtype))

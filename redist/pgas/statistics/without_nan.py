@@ -205,8 +205,7 @@ def _filled(x: T, value: float, where: T | None = None) -> T:
     if not _can_be_nan(x):
         return x
     mask = apply(np.isnan, x) if where is None else where
-    out: T = apply(np.where, mask, np.asarray(value, x.dtype), x)
-    return out
+    return apply(np.where, mask, np.asarray(value, x.dtype), x)
 
 
 def _count(x: T, axis: Axis, keepdims: bool) -> T:
