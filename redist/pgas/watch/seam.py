@@ -6,17 +6,21 @@ what it did; an explanation puts one in its place that only notes what would be 
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from operator import add
 from typing import Any, NamedTuple, TypeVar
 
+from redist.errors import GatherWarning
 from redist.layout.array_type import ArrayType
+from redist.layout.lower_bound import lower_bound_bytes
 from redist.layout.tiles import Ints
 from redist.pgas.kinds import tile_dtype
 from redist.pgas.memory import Tile, TileMemory
-from redist.pgas.watch.gather_warning import warn_of_gather
 from redist.plan.plan import Plan
 from redist.planner import synthesize
 from redist.runtime import passing
@@ -26,7 +30,8 @@ from redist.runtime.ranks.links import find_topology
 from redist.runtime.ranks.world import Comm, world_of
 from redist.runtime.redistribute import redistribute_with_transfer
 from redist.runtime.transfer import Transfer
-from redist.text.call_site import Line
+from redist.text.call_site import Line, calling_line
+from redist.text.units import format_bytes
 
 R = TypeVar("R")
 OUTSIDE = "call it outside, or use pgas.where"
@@ -223,8 +228,68 @@ class RankTraffic:
         """**Local.** An error if nothing moves, because an operation needs real values or changes some."""
 
     def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
-        """**Local.** Warn once of a line whose move brings much of an array onto every rank, unasked."""
-        warn_of_gather(source, target, rank, self._warned)
+        """**Local.** Warn once of a line whose move brings much of an array onto every rank, unasked.
+
+        Rank 0 speaks for all; where warnings are errors all ranks raise.
+        """
+        n_bytes = gathered_bytes(source, target)
+        if not n_bytes:
+            return
+        line = calling_line()
+        if line in self._warned:
+            return
+        self._warned.add(line)
+        if rank != 0 and not _is_error(line):
+            return
+        share = 100 * target.tile_bytes // (source.global_elems * source.dtype.itemsize)
+        warnings.warn_explicit(
+            f"this gathers {format_bytes(n_bytes)} onto each of {target.mesh.n_devices} ranks: "
+            f"{source} -> {target}, {share} % of the array everywhere; cut the operands alike with "
+            f".to(type), or reduce before you combine; if every rank shall have it, "
+            f'write .to("{target}") and keep the result',
+            GatherWarning,
+            line.file,
+            line.number,
+        )
+
+
+# What gathers much of an array, so that users are warned.
+
+
+SMALL_BYTES = 2**20
+"""Smaller arrays may be anywhere."""
+SHARE = 10
+"""A tenth of an array is much."""
+
+
+@lru_cache(maxsize=4096)
+def gathered_bytes(source: ArrayType, target: ArrayType) -> int:
+    """What every rank must receive of an array that gets more copies; 0 if that is little.
+
+    >>> from redist.layout.mesh import Mesh
+    >>> cut, whole = (ArrayType.parse(t, Mesh(x=4)) for t in ("f64[1024{x}, 1024]", "f64[1024, 1024]"))
+    >>> gathered_bytes(cut, whole), gathered_bytes(whole, cut)
+    (6291456, 0)
+    """
+    n_bytes = source.global_elems * source.dtype.itemsize
+    if n_bytes < SMALL_BYTES or _copies(target) <= _copies(source):
+        return 0
+    received = lower_bound_bytes(source, target) // target.mesh.n_devices
+    return received if received * SHARE > n_bytes else 0
+
+
+def _copies(t: ArrayType) -> int:
+    """How many devices hold each element, or a part of its pending value."""
+    return t.mesh.n_devices // math.prod(t.cuts)
+
+
+def _is_error(line: Line) -> bool:
+    with warnings.catch_warnings(record=True):
+        try:
+            warnings.warn_explicit("", GatherWarning, line.file, line.number)
+        except GatherWarning:
+            return True
+    return False
 
 
 class WrappedTraffic(RankTraffic):

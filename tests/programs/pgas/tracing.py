@@ -21,12 +21,12 @@ from mpi4py import MPI
 import redist
 from redist import pgas
 from redist.pgas.tiles.move import move
-from redist.pgas.watch.gather_warning import gathered_bytes
 from redist.pgas.watch.seam import (
     ElementExchange,
     RankTraffic,
     TileMove,
     WrappedTraffic,
+    gathered_bytes,
     through,
     traffic,
 )
