@@ -91,9 +91,9 @@ def read_csv(
     tells = partial(teller, comm, "read", paths[0], progress)
     local, runs = [np.empty((0, len(columns)), kind)], []
     for path, head in zip(paths, heads, strict=True):
-        share = reader.read(Path(path), head, tells)
-        local.append(share.rows)
-        runs += share.runs
+        rows, own_runs = reader.read(Path(path), head, tells)
+        local.append(rows)
+        runs += own_runs
     target = wanted.check((sum(n for _, n in runs), len(columns)), kind)
     mine = local[-1] if len(paths) == 1 else np.concatenate(local)
     return wanted.bring(in_order(mine, runs, comm), target)
@@ -259,13 +259,6 @@ class Told(NamedTuple):
     is_line: bool = True
 
 
-class CsvShare(NamedTuple):
-    """The rows of one rank, and of all rows, in order, which rank has how many."""
-
-    rows: Values
-    runs: list[tuple[int, int]]
-
-
 Tells = Callable[[int | None], Tell]
 """What says how far a rank has come with its range of a file, once the bytes of that are known."""
 
@@ -279,8 +272,11 @@ class Reader:
     columns: list[int]
     kind: np.dtype[Any]
 
-    def read(self, path: Path, head: CsvHead, tells: Tells) -> CsvShare:
-        """**Collective.** The own rows of a file, or one error on all ranks."""
+    def read(self, path: Path, head: CsvHead, tells: Tells) -> tuple[Values, list[tuple[int, int]]]:
+        """**Collective.** The own rows of a file; of all rows, in order, which rank has how many.
+
+        If it cannot be read, one error on all ranks.
+        """
         comm, whole = self.comm, head.end is not None
         rows, told = self._share(path, head, self._range(path, head), tells)
         said: list[Told] = gather(comm, told, TIMEOUT_S)
@@ -297,16 +293,14 @@ class Reader:
                 "quotes as letters"
             )
         _must_be_whole(str(path), head, said)
-        if whole:
-            return CsvShare(rows, [(rank, one.rows[0]) for rank, one in enumerate(said)])
         turns = max(len(one.rows) for one in said)
-        every = [
+        runs = [
             (rank, one.rows[i])
             for i in range(turns)
             for rank, one in enumerate(said)
             if i < len(one.rows)
         ]
-        return CsvShare(rows, every)
+        return rows, runs
 
     def _range(self, path: Path, head: CsvHead, inside: bool = False) -> tuple[int, int | None]:
         """**Local.** The own bytes, from one start of a line to another; not from within a quote."""
@@ -372,8 +366,7 @@ class Reader:
             return np.empty((0, len(self.columns)), self.kind)
         rows = dialect.parse(text, self.columns, self.kind)
         if rows is None:
-            bad = dialect.first_wrong(piece, self.columns, self.kind, head.names)
-            return bad.line, bad.text
+            return dialect.first_wrong(piece, self.columns, self.kind, head.names)
         return rows
 
 

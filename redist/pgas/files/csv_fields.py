@@ -102,7 +102,7 @@ class Dialect:
             rows = (["nan" if text in self.missing else text for text in row] for row in rows)
         text = "\n".join(_MARK.join(map(self._plain, row)) for row in rows)
         try:
-            if len(text.split("\n")) == _count_rows(self._chosen(piece, columns)):
+            if len(text.split("\n")) == sum(1 for _ in self._chosen(piece, columns)):
                 return _load(text.encode("latin-1"), range(len(columns)), _MARK, None, kind)
         except ValueError:
             pass
@@ -231,10 +231,6 @@ SAMPLE = 100
 """Lines that say whether a column is of text."""
 SHOWN = 6
 """Columns that an error names."""
-
-
-def _count_rows(rows: Iterable[Any]) -> int:
-    return sum(1 for _ in rows)
 
 
 def _load(

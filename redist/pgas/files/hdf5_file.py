@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from itertools import product
 from pathlib import Path
@@ -128,10 +129,7 @@ class Hdf5Reader:
         """Bytes of the chunks that a box meets, as they are stored."""
         parts = self._head.parts
         if parts is None:
-            return (
-                int(np.prod([hi - lo for lo, hi in box], dtype=np.int64))
-                * self._head.dtype.itemsize
-            )
+            return math.prod(hi - lo for lo, hi in box) * self._head.dtype.itemsize
         starts = (range(lo // p * p, hi, p) for (lo, hi), p in zip(box, parts, strict=True))
         coords = product(*starts)
         return sum(self._data.id.get_chunk_info_by_coord(at).size for at in coords)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,7 +77,7 @@ def read_npy(
             if head.by_columns and len(head.shape) > 1:
                 np.copyto(tile, _mapped(file, head)[lo:hi])
             else:
-                row = head.dtype.itemsize * int(np.prod(head.shape[1:], dtype=np.int64))
+                row = head.dtype.itemsize * math.prod(head.shape[1:])
                 _read_into(tile, file, head.offset + lo * row)
                 if head.dtype != native:
                     tile.byteswap(inplace=True)
@@ -111,7 +112,7 @@ def head_of(path: Path) -> NpyHead:
             raise ReadError(f"cannot read {str(path)!r}: it holds {dtype}, and not numbers")
         offset = file.tell()
         have = os.fstat(file.fileno()).st_size - offset
-    need = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    need = dtype.itemsize * math.prod(shape)
     if have < need:
         raise ReadError(
             f"cannot read {str(path)!r}: it ends after {format_bytes(have)} of {format_bytes(need)}"

@@ -224,7 +224,7 @@ def even_out(local: Values, counts: Sequence[int], comm: Comm) -> Array:
     if had == wanted:
         np.copyto(made.tile, local)
         return made
-    width = int(np.prod(row, dtype=np.int64))
+    width = math.prod(row)
     sent = _overlaps(had[comm.rank], wanted, width)
     received = _overlaps(wanted[comm.rank], had, width)
 

@@ -38,17 +38,14 @@ def as_global(
                 f"cannot take a Dask array of shape {x.shape}: it does not know how long its chunks are; "
                 "x.compute_chunk_sizes() finds out"
             )
-        return BlockGrid(tuple(tuple(map(int, sizes)) for sizes in x.chunks), _native(x.dtype))
+        sizes = tuple(tuple(map(int, along)) for along in x.chunks)
+        return BlockGrid(sizes, np.dtype(x.dtype).newbyteorder("="))
 
     def take(indices: Any) -> Any:
         return dask.compute(*(x.blocks[index] if index else x for index in indices))
 
     wanted = Wanted(comm_or_world(comm), type, mesh, None)
     return take_blocks("a Dask array", find, take, wanted, limit_bytes)
-
-
-def _native(dtype: Any) -> np.dtype[Any]:
-    return np.dtype(dtype).newbyteorder("=")
 
 
 def to_dask(a: Array) -> Any:
