@@ -315,12 +315,7 @@ def from_function(
             raise ArgumentTypeError(f"cannot keep values of {made} in float64: name a dtype")
 
     def fill(tile: Tile, box: Box) -> None:
-        n = len(box)
-        index = [
-            np.arange(lo, hi).reshape([-1 if d == i else 1 for d in range(n)])
-            for i, (lo, hi) in enumerate(box)
-        ]
-        tile[...] = function(*index)
+        tile[...] = function(*np.ix_(*(np.arange(lo, hi) for lo, hi in box)))
 
     return make(shape, _float(dtype), fill, type, mesh, comm, device)
 

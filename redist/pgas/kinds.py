@@ -123,30 +123,25 @@ def is_plain(dtype: AnyDType) -> bool:
 # What computes, and what a result has.
 
 
+@lru_cache(maxsize=512)
 def computing(dtype: AnyDType) -> AnyDType:
     """The dtype in which values are added up and decomposed: f32 for floats of 16 bits, else the same.
 
     >>> computing(np.dtype("f2")), computing(np.dtype("i8"))
     (dtype('float32'), dtype('int64'))
     """
-    if is_stored(dtype):
-        refuse_stored("compute", dtype)
+    refuse_if_stored("compute", dtype)
     return F32 if is_half(dtype) else dtype
 
 
-def refuse_stored(what: str, dtype: AnyDType) -> None:
-    """Raise: 8-bit floats have no arithmetic."""
-    raise ArgumentTypeError(
-        f"cannot {what} with {dtype}: it is for storing and moving only; convert it first, as with "
-        "pgas.astype(a, pgas.bfloat16)"
-    )
-
-
 def refuse_if_stored(what: str, *dtypes: AnyDType) -> None:
-    """Raise if one is a dtype of 8-bit floats."""
+    """Raise if one is a dtype of 8-bit floats, which have no arithmetic."""
     for dtype in dtypes:
         if is_stored(dtype):
-            refuse_stored(what, dtype)
+            raise ArgumentTypeError(
+                f"cannot {what} with {dtype}: it is for storing and moving only; convert it first, as with "
+                "pgas.astype(a, pgas.bfloat16)"
+            )
 
 
 def promote(*given: Any) -> AnyDType:

@@ -74,10 +74,10 @@ class TileMemory:
         counted = max(n_bytes, worst_bytes)
         if counted < SHARED_FROM or not can_share():
             if self.limit_bytes is not None:
-                self.check(counted)
+                self.check_room(counted)
             return np.empty(shape, dtype)
         counted = round_to_grains(counted)
-        self.check(counted)
+        self.check_room(counted)
         size = round_to_grains(max(1, n_bytes))
         with self._lock:
             memory = self._take(size)
@@ -109,11 +109,6 @@ class TileMemory:
 
     def settle(self) -> None:
         """**Local.** Wait until all is written that was to be written."""
-
-    def check_room(self, n_bytes: int) -> None:
-        """**Local.** Raise if the limit has no room for ``n_bytes`` more."""
-        if self.limit_bytes is not None:
-            self.check(n_bytes)
 
     def __repr__(self) -> str:
         return "GPU" if self.on_device else "memory"
@@ -238,8 +233,11 @@ class TileMemory:
         finally:
             self.granted_bytes = None
 
-    def check(self, n_bytes: int) -> None:
-        """Raise if ``n_bytes`` more would pass the limit, garbage collected: ranks have different garbage."""
+    def check_room(self, n_bytes: int) -> None:
+        """**Local.** Raise if ``n_bytes`` more would pass the limit.
+
+        Garbage is collected before, because ranks have different garbage.
+        """
         limit = self.limit_bytes
         if limit is None or self.live_bytes + n_bytes <= limit:
             return
@@ -331,8 +329,7 @@ class DeviceTileMemory(TileMemory):
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], worst_bytes: int) -> Tile:
         """**Local.** Allocate a tile; raise if the limit has no room for it."""
-        if self.limit_bytes is not None:
-            self.check(max(math.prod(shape) * dtype.itemsize, worst_bytes))
+        self.check_room(max(math.prod(shape) * dtype.itemsize, worst_bytes))
         if dtype.itemsize == 1 and is_stored(dtype):  # CuPy has no such dtypes
             dtype = np.dtype(np.uint8)
         return empty_on_device(shape, dtype)

@@ -22,7 +22,7 @@ from redist.pgas.kinds import (
     number_kind,
 )
 from redist.pgas.memory import SHARED_FROM, TileMemory, as_tile
-from redist.pgas.tiles.arguments import kind_of_value, takes_any_array
+from redist.pgas.tiles.arguments import check_one_mesh, kind_of_value, takes_any_array
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     ChosenTypes,
@@ -47,11 +47,6 @@ OPERANDS = (Tiled, *SCALARS, np.generic, np.ndarray, list, tuple)
 """What operators answer themselves: arrays of NumPy with dims, lists and tuples by an error."""
 
 
-def result_dtype(function: Callable[..., Any], *kinds: Any) -> np.dtype[Any]:
-    """The dtype that a function gives of such dtypes and kinds of Python numbers."""
-    return tile_function(function, *kinds)[0]
-
-
 def apply(function: Callable[..., Any], *operands: Any) -> Any:
     """**Collective** if operands must move. Apply a NumPy function element by element."""
     arrays = [x for x in operands if isinstance(x, Tiled)]
@@ -73,7 +68,9 @@ def apply(function: Callable[..., Any], *operands: Any) -> Any:
         arrays = [as_plain(x) for x in arrays]  # no layout suits dims with segments and others
         *ends, t = meet(tuple(x.type for x in arrays))
         operands = _with_arrays(operands, [move(x, e) for x, e in zip(arrays, ends, strict=True)])
-    elif t.pending_op is not None and not _stays_pending(function, operands, t):
+    elif t.pending_op is not None and not (
+        t.pending_op == "sum" and _is_linear(function, operands, array_dtype(t.dtype))
+    ):
         arrays = [resolve_pending(x) for x in arrays]
         operands, t = _with_arrays(operands, arrays), arrays[0].type
     return _apply_in(function, operands, t)
@@ -150,11 +147,6 @@ def _apply_in(function: Callable[..., Any], operands: Sequence[Any], t: ArrayTyp
     return first.new(result, _note(function, tiles, result, memory))
 
 
-def _stays_pending(function: Callable[..., Any], operands: tuple[Any, ...], t: ArrayType) -> bool:
-    """Whether a function of partial values gives partial values; its arrays are all of type ``t``."""
-    return t.pending_op == "sum" and _is_linear(function, operands, array_dtype(t.dtype))
-
-
 def _is_linear(
     function: Callable[..., Any], operands: tuple[Any, ...], dtype: np.dtype[Any]
 ) -> bool:
@@ -173,20 +165,17 @@ def _is_linear(
             return False
     if any(x.dtype != dtype for x in operands if isinstance(x, Tiled)):
         return False
-    kinds: list[Any] = [
-        x.dtype
-        if isinstance(x, Tiled)
-        else type(x)
-        if isinstance(x, SCALARS)
-        else np.asarray(x).dtype
-        for x in operands
-    ]
     return (
         number_kind(dtype) in NUMBERS[1:]
         and not is_half(dtype)  # each result is rounded once: partial values would be rounded too
         and all(np.ndim(x) == 0 and bool(np.isfinite(x)) for x in numbers)
-        and result_dtype(function, *kinds) == dtype
+        and tile_function(function, *map(_kind_of, operands))[0] == dtype
     )
+
+
+def _kind_of(x: Any) -> Any:
+    """The dtype of an operand, or the type of a number of Python."""
+    return type(x) if isinstance(x, SCALARS) else x.dtype
 
 
 @left_alone
@@ -205,7 +194,7 @@ def update(function: Callable[..., Any], a: T, other: Any) -> T:
             value = move(as_plain(other), operand_type(as_plain(other).type, here.type))
     else:
         value = _scalar(function, other)
-    kind: Any = type(other) if isinstance(other, SCALARS) else value.dtype
+    kind = _kind_of(value)
     dtype, function = tile_function(function, here.dtype, kind)
     if not can_cast(dtype, here.dtype, "same_kind"):
         raise ArgumentTypeError(f"cannot update an array of {here.dtype} with values of {dtype}")
@@ -257,13 +246,7 @@ def _scalar(function: Callable[..., Any], x: Any) -> Any:
 
 
 def _check_together(function: Callable[..., Any], arrays: Sequence[Tiled]) -> None:
-    first = arrays[0]
-    for x in arrays[1:]:
-        if x.comm != first.comm or x.mesh != first.mesh:
-            raise RequestError(
-                f"cannot use arrays on {first.mesh} and on {x.mesh} in {function.__name__}: "
-                "bring them to one mesh with .to(type)"
-            )
+    check_one_mesh(function.__name__, *arrays)
     try:
         np.broadcast_shapes(*(x.shape for x in arrays))
     except ValueError:

@@ -16,7 +16,7 @@ from redist.pgas.kinds import (
     is_half,
     is_stored,
     promote,
-    refuse_stored,
+    refuse_if_stored,
 )
 from redist.pgas.structures import mapped
 from redist.pgas.tiles.tiled import Tiled
@@ -58,8 +58,7 @@ def _widened(function: F, rounds: bool) -> F:
                 found.append(one.dtype)
             if not _is_small(one):
                 return one
-            if is_stored(one.dtype):
-                refuse_stored(f"use {name}", one.dtype)
+            refuse_if_stored(f"use {name}", one.dtype)
             return astype(one, F32) if isinstance(one, Tiled) else one.astype(F32)
 
         made = function(*mapped(args, widen), **mapped(options, widen))

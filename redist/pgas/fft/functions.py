@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -159,8 +160,8 @@ def _write_lines(
         for i in range(0, len(out), width):  # NumPy casts what it is given
             _write(function, tile[i : i + width], n, dim, norm, out[i : i + width])
         return
-    before = int(np.prod(tile.shape[:dim], dtype=np.int64))
-    after = int(np.prod(tile.shape[dim + 1 :], dtype=np.int64))
+    before = math.prod(tile.shape[:dim])
+    after = math.prod(tile.shape[dim + 1 :])
     if not tile.flags.c_contiguous:
         _write(function, tile, n, dim, norm, out)
         return

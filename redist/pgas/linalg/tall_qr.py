@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def by_rows(t: ArrayType) -> ArrayType:
 def factors_bytes(t: ArrayType) -> int:
     """Bytes of the R factors that a rank sees together, for one stack of matrices."""
     rows, columns = t.tile_shape[-2], t.shape[-1]
-    stack = int(np.prod(t.tile_shape[:-2], dtype=np.int64))
+    stack = math.prod(t.tile_shape[:-2])
     return t.cuts[-2] * min(rows, columns) * columns * t.dtype.itemsize * stack
 
 

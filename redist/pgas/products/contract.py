@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from redist.errors import ArgumentError, RequestError
+from redist.errors import ArgumentError
 from redist.layout.array_type import ArrayType
 from redist.pgas.kinds import (
     array_dtype,
@@ -28,6 +28,7 @@ from redist.pgas.products.contract_layout import Labels, Product, place, place_w
 from redist.pgas.products.in_f32 import product_in_f32
 from redist.pgas.products.streaming import choose_stream, paired_blocks
 from redist.pgas.reductions.reduce import rounded_once
+from redist.pgas.tiles.arguments import check_one_mesh
 from redist.pgas.tiles.arranging import (
     ArrangedCall,
     ChosenTypes,
@@ -53,10 +54,8 @@ def contract(
 
     A result of 16-bit floats is rounded once, or stays f32 if it is not to be rounded here.
     """
-    if (a.comm is not b.comm and a.comm != b.comm) or (a.mesh is not b.mesh and a.mesh != b.mesh):
-        raise RequestError(
-            f"cannot use arrays on {a.mesh} and on {b.mesh} in {name}: bring them to one mesh with .to(type)"
-        )
+    if a.comm is not b.comm or a.mesh is not b.mesh:
+        check_one_mesh(name, a, b)
     memory = a.memory
     if b.memory is not memory:
         check_alike(name, a, b)
@@ -277,7 +276,7 @@ def _matrices(
     n, r = len(batch), len(batch) + len(rows)
     shape = (
         *x.shape[:n],
-        int(np.prod(x.shape[n:r], dtype=np.int64)),
-        int(np.prod(x.shape[r:], dtype=np.int64)),
+        math.prod(x.shape[n:r]),
+        math.prod(x.shape[r:]),
     )
     return x.reshape(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -176,10 +176,7 @@ def sum_products(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> T:
     if len(items) > 1:
         items = [_multiply_all(_sum_lone_labels(items, output), output)]
     x, labels = items[0]
-    gone = [i for i, label in enumerate(labels) if label not in output]
-    if gone:
-        x = _sum_dims(x, gone)
-        labels = tuple(label for label in labels if label in output)
+    x, labels = _sum_others(x, labels, output)
     if is_half(dtype):
         x = rounded_once(x, dtype)
     return x if labels == output else permute_dims(x, [labels.index(label) for label in output])
@@ -192,20 +189,22 @@ def _sum_lone_labels(
     out = []
     for k, (x, labels) in enumerate(items):
         rest = {*output, *(one for i, (_, other) in enumerate(items) if i != k for one in other)}
-        gone = [i for i, label in enumerate(labels) if label not in rest]
-        if gone:
-            x = _sum_dims(x, gone)
-            labels = tuple(label for label in labels if label in rest)
-        out.append((x, labels))
+        out.append(_sum_others(x, labels, rest))
     return out
 
 
-def _sum_dims(x: T, dims: list[int]) -> T:
+def _sum_others(x: T, labels: NamedLabels, kept: Collection[object]) -> tuple[T, NamedLabels]:
+    """Sum an operand over its labels that are not kept."""
+    dims = [i for i, label in enumerate(labels) if label not in kept]
+    left = tuple(label for label in labels if label in kept)
+    if not dims:
+        return x, left
     op = "max" if x.dtype == np.bool_ else "sum"
     if op == "max" and any(x.shape[i] == 0 for i in dims):
-        return astype(reduce(astype(x, np.int64), "sum", dims, False, np.int64), bool)
+        return astype(reduce(astype(x, np.int64), "sum", dims, False, np.int64), bool), left
     x = resolve_pending(x) if x.type.pending_op != "sum" else x
-    return reduce(x, op, dims, False, computing(x.dtype))  # 16-bit floats are rounded at the end
+    kind = computing(x.dtype)  # 16-bit floats are rounded at the end
+    return reduce(x, op, dims, False, kind), left
 
 
 def _multiply_all(items: list[tuple[T, NamedLabels]], output: NamedLabels) -> tuple[T, NamedLabels]:

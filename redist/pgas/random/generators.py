@@ -88,7 +88,7 @@ def lines(shape: tuple[int, ...], box: Box) -> tuple[int, int, NDArray[np.int64]
     d = len(shape)
     while d > 0 and box[d - 1] == (0, shape[d - 1]):
         d -= 1
-    below = int(np.prod(shape[d:], dtype=np.int64))
+    below = math.prod(shape[d:])
     if d == 0:
         return below, max(1, below), np.zeros(1, np.int64)
     lo, hi = box[d - 1]

@@ -56,7 +56,7 @@ def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     t = reduced_type(x.type, dims, op, keepdims, dtype)
     memory = x.memory
     if memory.limit_bytes is not None:
-        memory.check(t.tile_bytes)
+        memory.check_room(t.tile_bytes)
     if x.tile is None:
         return x.new(t, None)
     return x.new(t, memory.asarray(_tile(x.tile, op, dims, keepdims, t, memory)))

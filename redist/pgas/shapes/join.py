@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError, RequestError
+from redist.errors import ArgumentError, ArgumentTypeError, IndexKeyError
 from redist.pgas.elementwise.apply import astype
 from redist.pgas.kinds import promote
-from redist.pgas.tiles.arguments import kind_of_value
+from redist.pgas.tiles.arguments import check_one_mesh, kind_of_value
 from redist.pgas.tiles.arranging import asked
 from redist.pgas.tiles.devices import check_alike
 from redist.pgas.tiles.layouts import make_type, meet
@@ -100,11 +100,7 @@ def _alike(what: str, arrays: Sequence[T]) -> list[T]:
             raise ArgumentTypeError(
                 f"cannot use {kind_of_value(x)} in {what}: make it global with pgas.asarray"
             )
-        if x.comm != given[0].comm or x.mesh != given[0].mesh:
-            raise RequestError(
-                f"cannot use arrays on {given[0].mesh} and on {x.mesh} in {what}: bring them to one mesh "
-                "with .to(type)"
-            )
+    check_one_mesh(what, *given)
     check_alike(what, *given)
     kind = promote(*(x.dtype for x in given))
     return [x if x.dtype == kind else astype(x, kind) for x in given]

@@ -70,10 +70,7 @@ def take_along_axis(x: T, indices: Any, /, *, axis: int = -1) -> T:
     if alike and x.type.cuts[dim] == 1 and isinstance(indices, Tiled):
         t = make_type(x.mesh, indices.type.dtype, indices.shape, x.type.dims)
         return _along(x, move(resolve_pending(indices), t), dim)
-    key: list[Any] = [
-        np.arange(n).reshape([-1 if i == d else 1 for i in range(x.ndim)])
-        for d, n in enumerate(x.shape)
-    ]
+    key: list[Any] = [*np.ix_(*map(np.arange, x.shape))]
     key[dim] = indices
     return dispatch.get(x, tuple(key))
 

@@ -174,8 +174,7 @@ def corrcoef(x: T, /, y: T | None = None, *, rowvar: bool = True) -> T:
         c = apply(np.true_divide, c, expand_dims(deviation, axis=0))
     if number_kind(c.dtype) != "c":
         return clip(c, -1, 1)
-    parts = (clip(part, -1, 1) for part in (unary.real(c), unary.imag(c)))
-    first, second = parts
+    first, second = (clip(part, -1, 1) for part in (unary.real(c), unary.imag(c)))
     return apply(np.add, first, apply(np.multiply, second, 1j))
 
 

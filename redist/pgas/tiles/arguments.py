@@ -98,6 +98,17 @@ def check_arrays(name: str, *arrays: Any) -> None:
             )
 
 
+def check_one_mesh(name: str, *arrays: Tiled) -> None:
+    """Raise unless arrays are over the same ranks, on one mesh."""
+    first = arrays[0]
+    for x in arrays[1:]:
+        if x.comm != first.comm or x.mesh != first.mesh:
+            raise RequestError(
+                f"cannot use arrays on {first.mesh} and on {x.mesh} in {name}: "
+                "bring them to one mesh with .to(type)"
+            )
+
+
 def kind_of_value(x: Any) -> str:
     """What a value is that is not a global array, as errors call it.
 

@@ -83,8 +83,7 @@ def check_alike(what: str, *arrays: Any) -> None:
             f"cannot use {real.type} in {what} of a program ({calling_line()}): it is not part of the "
             "program; give it as an argument"
         )
-    found = {x.memory.on_device for x in arrays if isinstance(x, Tiled)}
-    if len(found) > 1:
+    if len({x.memory.on_device for x in given}) > 1:
         raise RequestError(
             f"cannot use arrays in memory and on a GPU in {what}: "
             'bring them together by a.to_device("cuda") or a.to_device("cpu")'
