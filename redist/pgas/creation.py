@@ -10,13 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from redist.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    LayoutError,
-    RequestError,
-    ShapeError,
-)
+from redist.errors import ArgumentError, ArgumentTypeError, LayoutError, RequestError, ShapeError
 from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box
 from redist.pgas.ghosts.memory import ghosts_for

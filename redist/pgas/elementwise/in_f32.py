@@ -9,15 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from redist.pgas.elementwise.apply import astype
-from redist.pgas.kinds import (
-    F32,
-    AnyDType,
-    is_float,
-    is_half,
-    is_stored,
-    promote,
-    refuse_if_stored,
-)
+from redist.pgas.kinds import F32, AnyDType, is_float, is_half, is_stored, promote, refuse_if_stored
 from redist.pgas.structures import mapped
 from redist.pgas.tiles.tiled import Tiled
 

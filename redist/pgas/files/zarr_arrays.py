@@ -25,14 +25,7 @@ from redist.pgas.files.heads import (
     zarr_store,
 )
 from redist.pgas.files.same_call import same_call
-from redist.pgas.files.shares import (
-    File,
-    Wanted,
-    empty_rows,
-    look,
-    must_have_data,
-    together,
-)
+from redist.pgas.files.shares import File, Wanted, empty_rows, look, must_have_data, together
 from redist.pgas.files.workers import Workers, default_threads
 from redist.pgas.global_array import Array
 from redist.pgas.kinds import file_kind

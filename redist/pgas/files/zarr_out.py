@@ -195,6 +195,5 @@ def _write(
 ) -> None:
     """**Local.** Write the units of a box."""
     workers.each(
-        lambda unit: module.write_box(array, unit, part_at(values, box, unit)),
-        parts_in(box, units),
+        lambda unit: module.write_box(array, unit, part_at(values, box, unit)), parts_in(box, units)
     )

@@ -19,12 +19,7 @@ from redist.pgas.tiles.budget import require_room, round_elems, staging_room
 from redist.pgas.tiles.layouts import make_type, operand_type
 from redist.pgas.tiles.move import move, resolve_pending
 from redist.pgas.tiles.reshape import reshape
-from redist.pgas.tiles.select import (
-    Link,
-    contiguous_tile,
-    new_tile,
-    select,
-)
+from redist.pgas.tiles.select import Link, contiguous_tile, new_tile, select
 from redist.pgas.tiles.tiled import T, Tile, Tiled
 from redist.pgas.watch.seam import ElementExchange, traffic
 from redist.runtime.copies.gpu_arrays import is_device

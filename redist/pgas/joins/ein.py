@@ -181,11 +181,7 @@ def _folded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ein(
-    subscripts: str,
-    /,
-    *operands: T,
-    join: str | Callable[..., Any] = "multiply",
-    agg: str = "sum",
+    subscripts: str, /, *operands: T, join: str | Callable[..., Any] = "multiply", agg: str = "sum"
 ) -> T:
     """**Collective** if operands must move. Join elements, then aggregate over labels missing in the result.
 

@@ -19,12 +19,7 @@ from redist.pgas.global_array import Array
 from redist.pgas.kinds import complex_dtype, float_limits, real_dtype
 from redist.pgas.linalg import tall_qr
 from redist.pgas.linalg.equations import is_large, solve_by_panels
-from redist.pgas.linalg.matrices import (
-    check_matrices,
-    identity_like,
-    make_whole,
-    per_matrix,
-)
+from redist.pgas.linalg.matrices import check_matrices, identity_like, make_whole, per_matrix
 from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes.permute import expand_dims
 from redist.pgas.shapes.repeat import broadcast_to

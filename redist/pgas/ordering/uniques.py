@@ -13,13 +13,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.cuts import EvenCut
 from redist.layout.tiles import Ints, grid
 from redist.pgas.elementwise.in_f32 import in_f32
-from redist.pgas.ordering.lines import (
-    flags_of,
-    lengths_of,
-    order_of_lines,
-    runs_of,
-    sorted_lines,
-)
+from redist.pgas.ordering.lines import flags_of, lengths_of, order_of_lines, runs_of, sorted_lines
 from redist.pgas.ordering.sorting import merge_runs
 from redist.pgas.tiles.arguments import takes_array
 from redist.pgas.tiles.arranging import left_alone
@@ -191,9 +185,7 @@ def _balance(x: Tiled, *columns: Tile) -> list[Tile]:
     wanted = np.diff(EvenCut(int(sizes.sum()), comm.size).edges())
     rows, everyone = [c.reshape(1, -1) for c in columns], list(range(comm.size))
     out = traffic().perform(
-        ElementExchange("unique", x.type, x.type),
-        merge_runs,
-        (comm, rows, everyone, sizes, wanted),
+        ElementExchange("unique", x.type, x.type), merge_runs, (comm, rows, everyone, sizes, wanted)
     )
     return [column.reshape(-1) for column in out]
 

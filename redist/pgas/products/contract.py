@@ -161,13 +161,7 @@ def _by_blocks(
 
 
 def multiply(
-    x: Tile,
-    y: Tile,
-    la: Labels,
-    lb: Labels,
-    lo: Labels,
-    result: ArrayType,
-    memory: TileMemory,
+    x: Tile, y: Tile, la: Labels, lb: Labels, lo: Labels, result: ArrayType, memory: TileMemory
 ) -> Tile:
     """**Local.** Multiply two tiles, by matrix products if there is something to contract."""
     dtype = array_dtype(result.dtype)
@@ -274,9 +268,5 @@ def _matrices(
     order = [labels.index(label) for label in (*batch, *rows, *columns)]
     x = x.transpose(order)
     n, r = len(batch), len(batch) + len(rows)
-    shape = (
-        *x.shape[:n],
-        math.prod(x.shape[n:r]),
-        math.prod(x.shape[r:]),
-    )
+    shape = (*x.shape[:n], math.prod(x.shape[n:r]), math.prod(x.shape[r:]))
     return x.reshape(shape)

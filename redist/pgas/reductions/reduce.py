@@ -112,12 +112,7 @@ def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
 
 
 def _tile(
-    local: Tile,
-    op: str,
-    dims: tuple[int, ...],
-    keepdims: bool,
-    t: ArrayType,
-    memory: TileMemory,
+    local: Tile, op: str, dims: tuple[int, ...], keepdims: bool, t: ArrayType, memory: TileMemory
 ) -> Any:
     dtype = array_dtype(t.dtype)
     if op in ("sum", "prod"):

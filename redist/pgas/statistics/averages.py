@@ -18,14 +18,7 @@ from redist.pgas.products.matmul import matmul
 from redist.pgas.shapes import diagonals
 from redist.pgas.shapes.join import concat
 from redist.pgas.shapes.permute import expand_dims, permute_dims
-from redist.pgas.tiles.arguments import (
-    Axis,
-    beside,
-    check_arrays,
-    dim_of,
-    dims_of,
-    takes_array,
-)
+from redist.pgas.tiles.arguments import Axis, beside, check_arrays, dim_of, dims_of, takes_array
 from redist.pgas.tiles.move import resolve_pending
 from redist.pgas.tiles.reshape import reshape
 from redist.pgas.tiles.tiled import T

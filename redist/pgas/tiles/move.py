@@ -169,26 +169,23 @@ def _plan_limit(a: Tiled, target: ArrayType) -> int | None:
     room = memory.limit_bytes - memory.live_bytes - GRAIN + held
     if all_fit(a.comm, best <= room):
         return None
-    found = _most_served(a, target, room)
-    if isinstance(found, int):
-        return found
-    gc.collect()
-    found = _most_served(a, target, memory.limit_bytes - memory.live_bytes - GRAIN + held)
-    if isinstance(found, int):
-        return found
-    raise found
+    try:
+        return _most_served(a, target, room)
+    except MemoryLimitError:
+        gc.collect()
+    return _most_served(a, target, memory.limit_bytes - memory.live_bytes - GRAIN + held)
 
 
-def _most_served(a: Tiled, target: ArrayType, room: int) -> int | MemoryLimitError:
-    """**Collective.** The limit that all ranks can give a plan, or why no plan keeps to it."""
+def _most_served(a: Tiled, target: ArrayType, room: int) -> int:
+    """**Collective.** The limit that all ranks can give a plan; an error on all if no plan keeps to it."""
     least = least_available(a.comm, room)
     rounded = max(0, least // GRAIN * GRAIN)
     try:
         plan_move(a.type, target, a.comm, rounded)
     except NoPlanError as problem:
-        return MemoryLimitError(
+        raise MemoryLimitError(
             f"cannot move {a.type} to {target}: it takes {format_bytes(problem.least_bytes)} on a "
             f"rank with the source, and the limit of {format_bytes(a.memory.limit_bytes or 0)} leaves "
             f"{format_bytes(max(0, least))}; free arrays, cut them into smaller tiles, or raise the limit"
-        )
+        ) from None
     return rounded

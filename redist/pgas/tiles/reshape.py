@@ -168,11 +168,6 @@ def _same(old: EdgeFlat, dim: int, sizes: Shape, at: int, cuts: int) -> bool:
 
 def _links(t: ArrayType, result: ArrayType) -> list[Link]:
     return [
-        Link(
-            olds,
-            EdgeFlat(tuple(map(t.cut, olds))),
-            news,
-            EdgeFlat(tuple(map(result.cut, news))),
-        )
+        Link(olds, EdgeFlat(tuple(map(t.cut, olds))), news, EdgeFlat(tuple(map(result.cut, news))))
         for olds, news in groups(t.shape, result.shape)
     ]
