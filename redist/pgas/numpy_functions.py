@@ -89,7 +89,9 @@ def _functions(xp: Any) -> Table:
         ),
         "amax": _method("max"),
         "amin": _method("min"),
-        "append": lambda arr, values, axis=None: _appended(xp, arr, values, axis),
+        "append": lambda arr, values, axis=None: xp.concat(  # flat if no dim is named
+            _promoted("append", [arr, values]), axis=axis
+        ),
         "argwhere": lambda a: xp.stack(a.nonzero(), axis=1),
         "around": _method("round"),
         "array2string": lambda a: str(a),
@@ -204,7 +206,9 @@ def _functions(xp: Any) -> Table:
         "unique": lambda *args, **options: _unique(xp, *args, **options),
         "vdot": lambda a, b: xp.vecdot(*(x.ravel() for x in _arrays("vdot", a, b))),
         "vecdot": lambda x1, x2, axis=-1: xp.vecdot(x1, x2, axis=axis),
-        "vstack": lambda tup: xp.concat([_rows(x) for x in _promoted("vstack", tup)], axis=0),
+        "vstack": lambda tup: xp.concat(
+            [x if x.ndim > 1 else x.reshape(1, -1) for x in _promoted("vstack", tup)], axis=0
+        ),
         "where": lambda condition, *values: (
             xp.where(condition, *values) if values else condition.nonzero()
         ),
@@ -302,11 +306,6 @@ def _promoted(name: str, arrays: Sequence[Any]) -> list[Any]:
     return [_in_dtype(x, kind) for x in given]
 
 
-def _appended(xp: Any, arr: Any, values: Any, axis: int | None) -> Any:
-    """Values behind others; flat if no dim is named, as NumPy's."""
-    return xp.concat(_promoted("append", [arr, values]), axis=axis)
-
-
 def _hstacked(xp: Any, arrays: list[Any]) -> Any:
     return xp.concat(arrays, axis=1 if max((x.ndim for x in arrays), default=0) > 1 else 0)
 
@@ -315,10 +314,6 @@ def _sorted(xp: Any, a: Any, axis: int | None, stable: bool) -> Any:
     check_arrays("sort", a)
     x, dim = (a.ravel(), -1) if axis is None else (a, axis)
     return xp.sort(x, axis=dim, stable=stable)
-
-
-def _rows(x: Any) -> Any:
-    return x if x.ndim > 1 else x.reshape(1, -1)
 
 
 def _split(x: Any, where: Any, axis: int, even: bool) -> list[Any]:
@@ -347,8 +342,7 @@ def _lower(a: Any, which: str) -> Any:
 def _norm(xp: Any, x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     """``numpy.linalg.norm``: of vectors, or of matrices if two dims are named, or ord and two dims given."""
     if axis is None and (ord is None or x.ndim == 1):
-        flat = xp.linalg.vector_norm(x, axis=None, keepdims=keepdims, ord=2 if ord is None else ord)
-        return flat
+        return xp.linalg.vector_norm(x, axis=None, keepdims=keepdims, ord=2 if ord is None else ord)
     dims = (0, 1) if axis is None else axis
     if axis is None and x.ndim != 2:
         raise ArgumentError(f"cannot take this norm of {x.ndim} dims: name one or two with axis=")
@@ -384,8 +378,6 @@ def _unique(
         values = values[:n]
         index = None if index is None else index[:n]
         inverse = None if inverse is None else xp.minimum(inverse, n - 1)
-    asked = [values]
-    asked += [index] if return_index else []
-    asked += [inverse] if return_inverse else []
-    asked += [counts] if return_counts else []
-    return asked[0] if len(asked) == 1 else tuple(asked)
+    more = (index, return_index), (inverse, return_inverse), (counts, return_counts)
+    asked = [one for one, is_asked in more if is_asked]
+    return (values, *asked) if asked else values

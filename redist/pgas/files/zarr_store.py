@@ -199,9 +199,8 @@ def parts_of(array: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
 def codecs_of(array: Any) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]:
     """The compressors of an array as Zarr 3 names them, None if it does not know them, and the filters."""
     if array.metadata.zarr_format == 3:
-        return [one.to_dict() for one in array.compressors], [
-            one.to_dict() for one in array.filters
-        ]
+        compressors, filters = array.compressors, array.filters
+        return [one.to_dict() for one in compressors], [one.to_dict() for one in filters]
     if not array.compressors:
         return [], []
     (old,) = array.compressors

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -88,18 +88,15 @@ class Chosen:
             ) from None
         arrays = [k for k, item in enumerate(items) if isinstance(item, (AtIndices, AtIndex))]
         together = arrays[-1] - arrays[0] + 1 == len(arrays)
-        before = (
-            sum(isinstance(item, (InRange, NewDim)) for item in items[: arrays[0]])
-            if together
-            else 0
-        )
+        lead = items[: arrays[0]] if together else []
+        before = sum(isinstance(item, (InRange, NewDim)) for item in lead)
         rest = [item for item in items if isinstance(item, (InRange, NewDim))]
         end = before + len(wide)
         t = _type(x, rest, many, wide, before)
         box = box_of(t, x.comm.rank)
         start = tuple(lo for lo, _ in box) if box is not None else (0,) * t.ndim
         sizes = tuple(hi - lo for lo, hi in box) if box is not None else (0,)
-        indexed = make_type(x.mesh, dtype_of(np.dtype(np.int64)), wide, t.dims[before:end])
+        indexed = make_type(x.mesh, dtype_of(INT), wide, t.dims[before:end])
         found: dict[int, DimSource] = {}
         for k, kept in enumerate(rest):
             if isinstance(kept, InRange):
@@ -231,7 +228,7 @@ def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
 
 def unravel(positions: Ints, shape: Shape) -> list[Ints]:
     """Indices along every dim from numbers in the whole array."""
-    strides = [reduce(lambda a, b: a * b, shape[i + 1 :], 1) for i in range(len(shape))]
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     out = []
     for i, (s, n) in enumerate(zip(strides, shape, strict=True)):
         along = positions if s == 1 else positions // max(1, s)

@@ -239,9 +239,8 @@ class _Solving:
             traffic().require_data(
                 f"a solution with the large matrix {self.a.type}", "it may be singular"
             )
+        singular = False
         if self.diagonal and self.diagonal[0] is not None:
             size = np.abs(np.concatenate([np.diagonal(r) for r in self.diagonal]))
             singular = not bool(size.min() > float(float_limits(size.dtype).eps) * size.max())
-        else:
-            singular = False
         refuse_together("solve", self.a, singular)

@@ -116,11 +116,13 @@ def per_matrix(
     """
     x = make_whole(name, x)
     found = run_together(name, x, _run, name, x.tile, options)
+    types = [_type(x, *end) for end in ends]
+    if found is None or x.tile is None:
+        return [x.new(t, None) for t in types]
+    stack = x.tile.shape[:-2]
     return [
-        x.new(
-            _type(x, shape, dtype), None if found is None else _as_result(found[i], x, shape, dtype)
-        )
-        for i, (shape, dtype) in enumerate(ends)
+        x.new(t, as_tile(value, dtype).reshape((*stack, *shape)))
+        for t, value, (shape, dtype) in zip(types, found, ends, strict=True)
     ]
 
 
@@ -145,8 +147,3 @@ def _type(x: Tiled, shape: tuple[int, ...], dtype: Any) -> ArrayType:
     n = x.ndim - 2
     dims = (*x.type.dims[:n], *((),) * len(shape))
     return ArrayType(x.mesh, dtype_of(np.dtype(dtype)), (*x.shape[:n], *shape), dims)
-
-
-def _as_result(value: Any, x: Tiled, shape: tuple[int, ...], dtype: Any) -> Tile:
-    assert x.tile is not None
-    return as_tile(value, dtype).reshape((*x.tile.shape[:-2], *shape))

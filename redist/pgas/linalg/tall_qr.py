@@ -31,9 +31,9 @@ def by_rows(t: ArrayType) -> ArrayType:
 
 def factors_bytes(t: ArrayType) -> int:
     """Bytes of the R factors that a rank sees together, for one stack of matrices."""
-    rows, columns = t.tile_shape[-2], t.shape[-1]
-    stack = math.prod(t.tile_shape[:-2])
-    return t.cuts[-2] * min(rows, columns) * columns * t.dtype.itemsize * stack
+    *stack, rows, _ = t.tile_shape
+    columns = t.shape[-1]
+    return t.cuts[-2] * min(rows, columns) * columns * t.dtype.itemsize * math.prod(stack)
 
 
 def distributes(t: ArrayType) -> bool:

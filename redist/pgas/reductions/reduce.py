@@ -51,7 +51,11 @@ def reduce(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> T:
     if x.type.pending_op is not None and (x.type.pending_op != op or x.dtype != dtype):
         x = resolve_pending(x)  # partial values in another dtype would not wrap where the sum does
     dims = tuple(sorted(dims_of(axis, x.ndim)))
-    if op in ("max", "min") and 0 in (x.shape[i] for i in dims) and _has_size(x.shape, dims):
+    if (
+        op in ("max", "min")
+        and 0 in x.shape
+        and all(n for i, n in enumerate(x.shape) if i not in dims)
+    ):
         raise ArgumentError(f"cannot take the {op} of nothing: dim of size 0 in {x.shape}")
     t = reduced_type(x.type, dims, op, keepdims, dtype)
     memory = x.memory
@@ -104,11 +108,6 @@ def _arranged(x: T, op: str, axis: Axis, keepdims: bool, dtype: Any) -> Arranged
     form = EinForm(notation, sizes, "cast" if casts else "copy", op)
     given: Any = with_places((x, op, axis, keepdims, dtype), []), {}
     return ArrangedCall(op, run, form, choose, function=reduce, given=given)
-
-
-def _has_size(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-    """Whether a reduction over dims has results."""
-    return 0 not in (n for i, n in enumerate(shape) if i not in dims)
 
 
 def _tile(

@@ -46,16 +46,12 @@ def average(x: T, /, *, axis: Axis = None, weights: T | None = None, keepdims: b
     own = _as_weights(x, axis, weights)
     dtype = promote(x.dtype, own.dtype, *(["f8"] if number_kind(x.dtype) in "biu" else []))
     total = reductions.sum(apply(np.multiply, x, own), axis=axis, keepdims=keepdims, dtype=dtype)
-    spread = own if own.shape == x.shape else apply(np.multiply, own, _ones_like(x))
-    scale = reductions.sum(spread, axis=axis, keepdims=keepdims, dtype=dtype)
+    if own.shape != x.shape:
+        own = apply(np.multiply, own, apply(np.logical_or, x, True))  # ones of 1 byte
+    scale = reductions.sum(own, axis=axis, keepdims=keepdims, dtype=dtype)
     with np.errstate(divide="ignore", invalid="ignore"):
         out: T = apply(np.true_divide, total, scale)
     return out
-
-
-def _ones_like(x: T) -> T:
-    """Ones of 1 byte in the shape of an array."""
-    return apply(np.logical_or, x, True)
 
 
 def _as_weights(x: T, axis: Axis, weights: T) -> T:
@@ -95,11 +91,11 @@ def cov(
     x = x if x.dtype == kind else astype(x, kind)
     if fweights is not None or aweights is not None:
         out = _weighted_cov(x, fweights, aweights, less)
-        return reshape(out, ()) if out.shape == (1, 1) else out
-    off = apply(np.subtract, x, reductions.mean(x, axis=1, keepdims=True))
-    product = matmul(off, permute_dims(unary.conj(off), (1, 0)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        out = apply(np.true_divide, product, product.dtype.type(max(0, n - less)))
+    else:
+        off = apply(np.subtract, x, reductions.mean(x, axis=1, keepdims=True))
+        product = matmul(off, permute_dims(unary.conj(off), (1, 0)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            out = apply(np.true_divide, product, product.dtype.type(max(0, n - less)))
     return reshape(out, ()) if out.shape == (1, 1) else out
 
 
