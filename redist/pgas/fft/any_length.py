@@ -225,7 +225,7 @@ def resize(x: T, dim: int, n: int, cut: Axes) -> T:
 def _fill_up(x: T, dim: int, size: int, cut: Axes) -> T:
     """**Collective.** Fill up lines whose second half is the conjugate of the first."""
     back = range(size - size // 2 - 1, 0, -1)
-    if not len(back):
+    if not back:
         return resize(x, dim, size, cut)
     half = apply(np.conjugate, get_basic(x, _items(x, dim, back)))
     out = concat([x, half], axis=dim)

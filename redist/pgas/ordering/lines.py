@@ -43,7 +43,7 @@ def sort_lines(tile: Tile, dim: int, kind: Any) -> None:
         return
     if numbers != "c":
         _sort_on_gpu(tile.view(np.uint8) if numbers == "b" else tile, dim)
-        if numbers != "f" or not _ends_are_nan(tile, dim):
+        if numbers != "f" or not _have_nan(_parts(tile, dim, 0, tile.shape[dim] - 1)):
             return
     tile[...] = np.take_along_axis(tile, _order_by_keys(tile, dim), dim)
 
@@ -75,8 +75,8 @@ def order_of_lines(tile: Tile, dim: int) -> Tile:
         return _order_by_keys(tile, dim)
     order = _argsort(tile.view(np.uint8) if kind == "b" else tile, dim)
     if kind == "f":
-        ends = np.take_along_axis(tile, _parts(order, dim, 0, tile.shape[dim] - 1), dim)
-        if bool((ends != ends).any()):
+        ends = _parts(order, dim, 0, tile.shape[dim] - 1)
+        if _have_nan(np.take_along_axis(tile, ends, dim)):
             return _order_by_keys(tile, dim)
     return order
 
@@ -171,9 +171,8 @@ def _parts(tile: Tile, dim: int, *at: int) -> Tile:
     return np.concatenate([tile[(*every, slice(k, k + 1))] for k in at], axis=dim)
 
 
-def _ends_are_nan(tile: Tile, dim: int) -> bool:
-    """Whether a line of CuPy's making begins or ends with NaN; it has none elsewhere if it does not."""
-    ends = _parts(tile, dim, 0, tile.shape[dim] - 1)
+def _have_nan(ends: Tile) -> bool:
+    """Whether lines of CuPy's making begin or end with NaN; they have none elsewhere if they do not."""
     return bool((ends != ends).any())
 
 

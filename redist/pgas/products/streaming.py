@@ -54,7 +54,8 @@ def paired_blocks(
     ends = found.operands
     operands = [move(x, resolved_type(x.type)) if i == which else x for i, x in enumerate((a, b))]
     first = operands[which]
-    n = block_length(first.type, ends[which], dims[which])
+    n_blocks = block_count(first.type, ends[which])
+    n = max(1, ceil_div(first.type.tile_shape[dims[which]], n_blocks))  # of a tile, in a block
     other, end = operands[1 - which], ends[1 - which]
     start = _follower(first.type.dims[dims[which]], resolved_type(other.type), end, dims[1 - which])
     blocks = pieces(first, ends[which], dims[which], n)
@@ -95,11 +96,6 @@ def block_count(source: ArrayType, target: ArrayType) -> int:
     if source == target:
         return 1
     return ceil_div(target.tile_bytes, max(BLOCK_BYTES, source.tile_bytes))
-
-
-def block_length(source: ArrayType, target: ArrayType, dim: int) -> int:
-    """How much of a tile along a dim goes into a block."""
-    return max(1, ceil_div(source.tile_shape[dim], block_count(source, target)))
 
 
 def align_cut(t: ArrayType, dim: int, cut: tuple[SubAxis, ...]) -> ArrayType | None:

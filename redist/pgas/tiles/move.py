@@ -86,7 +86,8 @@ def move(a: T, target: ArrayType, asked: bool = False) -> T:
     if not asked:
         seam.warn_of_gather(source, target, a.comm.rank)
     memory = a.memory
-    if memory.on_device and not _combines(source):
+    op = source.pending_op
+    if memory.on_device and op is not None and not combines_on_gpu(op, source.dtype):
         return to_device(move(to_device(a, "cpu"), target, asked), "cuda")
     limit = None if memory.limit_bytes is None else _plan_limit(a, target)
     own = TileMove(tile_in(a), source, target, tile_shape(target, a.comm.rank), memory)
@@ -149,11 +150,6 @@ def resolve_pending(a: T) -> T:
 def settled(a: T) -> T:
     """**Collective.** Finish a pending reduction; in a program that is planned, one that a plan has left."""
     return a if a.type.pending_op is None else move(a, resolved_type(a.type))
-
-
-def _combines(t: ArrayType) -> bool:
-    """Whether GPUs can do the pending reduction of a type; if not, it is done in memory."""
-    return t.pending_op is None or combines_on_gpu(t.pending_op, t.dtype)
 
 
 def _plan_limit(a: Tiled, target: ArrayType) -> int | None:
