@@ -12,7 +12,7 @@ from bench.refits.models import MODELS, served, trained
 from bench.report.figures import met, timed
 from bench.report.jobs import SkippedError
 from bench.report.report import Row, Table, Tables
-from redist.refits.others import schedules
+from redist.refits.table import schedules
 from redist.text.progress import track
 
 TP = {"Qwen3-235B": 8, "DeepSeek-V3": 16, "Kimi-K2": 16}

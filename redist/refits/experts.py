@@ -1,8 +1,7 @@
 """Experts to new ranks with the fewest moves.
 
 A balancer says which experts shall be together on a rank, but not on which: ranks are alike. So the groups
-are
-given to ranks such that as few experts move as possible, which is an assignment problem, solved exactly::
+are given to ranks such that as few experts move as possible, which is an assignment problem, solved exactly::
 
     now      rank 0: a b     rank 1: c d     rank 2: e f
     wanted   {c e}  {a b}  {d f}
@@ -122,9 +121,8 @@ def assign(cost: NDArray[Any]) -> list[int]:
     """
     n = len(cost)
     of_row, of_column = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
-    row_of = np.zeros(
-        n + 1, np.int64
-    )  # the row, from 1, that has a column; column 0 stands for none
+    # The row, from 1, that has a column; column 0 stands for none.
+    row_of = np.zeros(n + 1, np.int64)
     for row in range(1, n + 1):
         row_of[0] = row
         least = np.full(n + 1, np.iinfo(np.int64).max)

@@ -164,11 +164,6 @@ def _key(tile: Tile) -> object:
     return tuple(tuple(ranges.key for ranges in box) for box in tile)
 
 
-def volume(box: Box) -> int:
-    """Elements of a box."""
-    return math.prod(int(ranges.n.sum()) for ranges in box)
-
-
 def tiles_of(t: ArrayType, part: Part) -> tuple[list[Tile], list[int], list[tuple[int, int]]]:
     """The different tiles of a named tensor, where each begins, and (tile, device) for all that hold some.
 

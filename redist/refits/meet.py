@@ -2,8 +2,7 @@
 
 Along each dim, the ends of all ranges cut the named tensor into *intervals*, and intervals that lie in the
 same boxes of the source are one *class*. One class of every dim together is an *atom*: elements that have
-the same
-holders, all of them or none::
+the same holders, all of them or none::
 
     source   0 0 0 1 1 1        tiles of two ranks
     target   a a b b b b        tiles of two others
@@ -17,6 +16,7 @@ A *request* is what one tile of the target needs of one atom; any holder of the 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -43,7 +43,8 @@ class Meeting:
     """The atoms of a source, who holds them, and what each tile of a target needs of each.
 
     ``source`` and ``target`` are different tiles. ``holders[a]`` lists tiles of the source that have atom
-    ``a``; ``elems[t, a]`` is how many elements tile ``t`` of the target has of it.
+    ``a``; ``elems[t, a]`` is how many elements tile ``t`` of the target has of it. ``dims`` has the
+    intervals, ``atoms`` the classes of each atom, and ``held`` which boxes of the source have an atom (rows).
     """
 
     source: tuple[Tile, ...]
@@ -51,7 +52,9 @@ class Meeting:
     holders: tuple[tuple[int, ...], ...]
     elems: Ints
     itemsizes: tuple[int, int]
-    _grid: _Grid
+    dims: tuple[_Dim, ...]
+    atoms: tuple[tuple[int, ...], ...]
+    held: Bools
     _made: dict[tuple[int, int, int], Records] = field(default_factory=dict)
 
     @classmethod
@@ -59,8 +62,29 @@ class Meeting:
         cls, source: Sequence[Tile], target: Sequence[Tile], itemsizes: tuple[int, int]
     ) -> Meeting:
         """How these tiles meet; NotHeld if the target has an element that the source has not."""
-        grid = _Grid.of(source, target)
-        return cls(tuple(source), tuple(target), grid.holders, grid.elems, itemsizes, grid)
+        own, other = _boxes(source), _boxes(target)
+        n_dims = len(own[0][1]) if own else 0
+        dims = tuple(_dim(own, other, d) for d in range(n_dims))
+        every = list(itertools.product(*(range(len(dim.columns)) for dim in dims)))
+        chosen = np.array(every, dtype=np.int64).reshape(len(every), n_dims)
+        held = np.ones((len(every), len(own)), dtype=np.bool_)
+        volumes = np.ones((len(other), len(every)), dtype=np.int64)
+        for d, dim in enumerate(dims):
+            held &= dim.columns[chosen[:, d]]
+            volumes *= _lengths(dim)[:, chosen[:, d]]
+        kept = np.flatnonzero(held.any(axis=1) & (volumes > 0).any(axis=0))
+        held, volumes = held[kept], volumes[:, kept]
+        tiles = np.array([t for t, _ in other], dtype=np.int64)
+        elems = np.zeros((len(target), len(kept)), dtype=np.int64)
+        np.add.at(elems, tiles, volumes)
+        whole = [sum(_volume(box) for box in tile) for tile in target]
+        for t, (got, wanted) in enumerate(zip(elems.sum(axis=1).tolist(), whole, strict=True)):
+            if got != wanted:
+                raise NotHeld(_first_missing(dims, own, np.flatnonzero(tiles == t).tolist()))
+        tile_of = np.array([t for t, _ in own], dtype=np.int64)
+        holders = tuple(tuple(tile_of[row].tolist()) for row in held)
+        atoms = tuple(every[k] for k in kept)
+        return cls(tuple(source), tuple(target), holders, elems, itemsizes, dims, atoms, held)
 
     def records(self, target: int, atom: int, source: int) -> Records:
         """The runs of bytes from a tile of the source to one of the target, of one atom."""
@@ -71,16 +95,16 @@ class Meeting:
         return found
 
     def _records(self, target: int, atom: int, source: int) -> Records:
-        grid = self._grid
-        classes = grid.atoms[atom]
-        own = [b for b, (tile, _) in enumerate(grid.source) if tile == source and grid.has(b, atom)]
-        box = grid.source[own[0]][1]
+        classes, has = self.atoms[atom], self.held[atom]
+        box = next(
+            box for b, (tile, box) in enumerate(_boxes(self.source)) if tile == source and has[b]
+        )
         found = []
-        for number, (tile, other) in enumerate(grid.target):
+        for number, (tile, other) in enumerate(_boxes(self.target)):
             if tile != target:
                 continue
             dims = []
-            for d, dim in enumerate(grid.dims):
+            for d, dim in enumerate(self.dims):
                 chosen = np.flatnonzero(dim.target[number] & (dim.classes == classes[d]))
                 lo, n = dim.edges[chosen], dim.lengths[chosen]
                 dims.append((lo, n, _places(box, d, lo), _places(other, d, lo)))
@@ -109,55 +133,13 @@ class _Dim:
     columns: Bools  # which boxes of the source have a class: a row for every class
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Grid:
-    """All boxes of both sides over the intervals of every dim, and the atoms."""
-
-    source: tuple[tuple[int, Box], ...]
-    target: tuple[tuple[int, Box], ...]
-    dims: tuple[_Dim, ...]
-    atoms: tuple[tuple[int, ...], ...]
-    holders: tuple[tuple[int, ...], ...]
-    elems: Ints
-    held: Bools  # which boxes of the source have an atom: a row for every atom
-
-    def has(self, box: int, atom: int) -> bool:
-        return bool(self.held[atom, box])
-
-    @classmethod
-    def of(cls, source: Sequence[Tile], target: Sequence[Tile]) -> _Grid:
-        own = tuple((t, box) for t, tile in enumerate(source) for box in tile)
-        other = tuple((t, box) for t, tile in enumerate(target) for box in tile)
-        n_dims = len(own[0][1]) if own else 0
-        dims = tuple(_dim(own, other, d) for d in range(n_dims))
-        every = list(itertools.product(*(range(len(dim.columns)) for dim in dims)))
-        chosen = np.array(every, dtype=np.int64).reshape(len(every), n_dims)
-        held = np.ones((len(every), len(own)), dtype=np.bool_)
-        volumes = np.ones((len(other), len(every)), dtype=np.int64)
-        for d, dim in enumerate(dims):
-            held &= dim.columns[chosen[:, d]]
-            volumes *= _lengths(dim)[:, chosen[:, d]]
-        kept = np.flatnonzero(held.any(axis=1) & (volumes > 0).any(axis=0))
-        held, volumes = held[kept], volumes[:, kept]
-        tiles = np.array([t for t, _ in other], dtype=np.int64)
-        elems = np.zeros((len(target), len(kept)), dtype=np.int64)
-        np.add.at(elems, tiles, volumes)
-        whole = [sum(_volume(box) for box in tile) for tile in target]
-        for t, (got, wanted) in enumerate(zip(elems.sum(axis=1).tolist(), whole, strict=True)):
-            if got != wanted:
-                raise NotHeld(
-                    _first_missing(dims, own, [b for b, (k, _) in enumerate(other) if k == t])
-                )
-        tile_of = np.array([t for t, _ in own], dtype=np.int64)
-        holders = tuple(tuple(tile_of[row].tolist()) for row in held)
-        return cls(own, other, dims, tuple(every[k] for k in kept), holders, elems, held)
+def _boxes(tiles: Sequence[Tile]) -> list[tuple[int, Box]]:
+    """All boxes, each with the number of its tile."""
+    return [(t, box) for t, tile in enumerate(tiles) for box in tile]
 
 
 def _volume(box: Box) -> int:
-    out = 1
-    for ranges in box:
-        out *= int(ranges.n.sum())
-    return out
+    return math.prod(int(ranges.n.sum()) for ranges in box)
 
 
 def _dim(source: Sequence[tuple[int, Box]], target: Sequence[tuple[int, Box]], d: int) -> _Dim:

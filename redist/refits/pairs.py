@@ -69,25 +69,22 @@ class Pair:
         cuts = np.flatnonzero(np.diff(rows[order])) + 1
         for own in np.split(order, cuts):
             first = own[0]
-            yield (
-                own,
-                self.source.ranks[self.source.rank_row[first]],
-                self.target.ranks[self.target.rank_row[first]],
-            )
+            ranks = self.source.ranks[self.source.rank_row[first]]
+            yield own, ranks, self.target.ranks[self.target.rank_row[first]]
+
+    def moves(self) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+        """Instances on the same ranks: their numbers; sender, receiver and bytes of their requests.
+
+        No bytes move where both are the same rank.
+        """
+        for own, ranks, needing in self.classes():
+            sender = ranks[self.sender[own]]
+            receiver = np.broadcast_to(needing[self.slot], sender.shape)
+            yield own, sender, receiver, np.where(sender != receiver, self.elems * self.wire, 0)
 
     def slots_of(self, atom: int) -> Ints:
         """The slots of the source that hold an atom."""
         return np.flatnonzero(np.isin(self.source.tile, self.meeting.holders[atom]))
-
-
-class _Rows:
-    """Different rows of numbers, each once."""
-
-    def __init__(self) -> None:
-        self.number: dict[tuple[int, ...], int] = {}
-
-    def of(self, key: tuple[int, ...]) -> int:
-        return self.number.setdefault(key, len(self.number))
 
 
 Seats: TypeAlias = tuple[int, ...]
@@ -192,31 +189,28 @@ def _pair(group: _Group, have: Held, need: Held) -> Pair:
             f"cannot refit {group.names[0]!r}: no rank of the source holds its element {list(problem.index)}"
         ) from None
     entry = np.repeat(np.arange(len(patterns)), [len(pattern) for pattern in patterns])
-    made = Pair(
+    return Pair(
         tuple(group.names), group.shape, meeting,
         _holders(have, group, 0, source_tile, entry),
         _holders(need, group, 1, target_tile, np.zeros_like(target_tile)),
         *_requests(meeting, target_tile), min(sizes),
     )  # fmt: skip
-    return made
 
 
 def _holders(held: Held, group: _Group, side: int, tile: Ints, entry: Ints) -> Holders:
-    ranks, bases = _Rows(), _Rows()
+    # Different rows of ranks and of bases, each once, with its number.
+    ranks: dict[tuple[int, ...], int] = {}
+    bases: dict[tuple[int, ...], int] = {}
     rows = []
     for chosen in group.sides[side]:
         seats = [held.seats[one] for one in chosen]
-        rows.append(
-            (
-                ranks.of(tuple(seat.ranks for seat in seats)),
-                bases.of(tuple(seat.bases for seat in seats)),
-            )
-        )
+        rank_row = ranks.setdefault(tuple(seat.ranks for seat in seats), len(ranks))
+        rows.append((rank_row, bases.setdefault(tuple(seat.bases for seat in seats), len(bases))))
     of = np.array(rows, dtype=np.int64)[np.array(group.chosen, dtype=np.int64)[:, side]]
     return Holders(
         tile.reshape(-1).astype(np.int64), entry,
-        np.stack([np.concatenate([held.ranks[k] for k in key]) for key in ranks.number]),
-        np.stack([np.concatenate([held.bases[k] for k in key]) for key in bases.number]),
+        np.stack([np.concatenate([held.ranks[k] for k in key]) for key in ranks]),
+        np.stack([np.concatenate([held.bases[k] for k in key]) for key in bases]),
         of[:, 0], of[:, 1], np.array(group.stored[side], dtype=np.int64),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,13 +89,11 @@ class RefitPlan:
         received: dict[int, int] = {}
         bound = 0
         for pair in self.pairs:
+            for _, sender, receiver, moved in pair.moves():
+                _add(sent, sender, moved)
+                _add(received, receiver, moved)
             n_bytes = pair.elems * pair.wire
             for own, ranks, needing in pair.classes():
-                sender = ranks[pair.sender[own]]
-                away = sender != needing[pair.slot][None]
-                moved = np.where(away, n_bytes[None], 0)
-                _add(sent, sender, moved)
-                _add(received, np.broadcast_to(needing[pair.slot], moved.shape), moved)
                 for atom in range(len(pair.meeting.holders)):
                     requests = pair.atom == atom
                     lacks = ~np.isin(needing[pair.slot[requests]], ranks[pair.slots_of(atom)])
@@ -127,10 +125,8 @@ class RefitPlan:
         n = 1 + max(self.ranks, default=0)
         total: dict[int, int] = {}
         for pair in self.pairs:
-            for own, ranks, needing in pair.classes():
-                sender, receiver = ranks[pair.sender[own]].astype(np.int64), needing[pair.slot]
-                moved = np.where(sender != receiver[None], (pair.elems * pair.wire)[None], 0)
-                _add(total, sender * n + receiver[None], moved)
+            for _, sender, receiver, moved in pair.moves():
+                _add(total, sender * n + receiver, moved)
         return {divmod(key, n): n_bytes for key, n_bytes in sorted(total.items())}
 
     @property
@@ -161,7 +157,7 @@ class RefitPlan:
         found.update(repr((self.asked, self.least_sent_bytes)).encode())
         for pair in self.pairs:
             found.update(pair.sender.astype("<i4").tobytes())
-        for column in turn_columns(self.turns):
+        for column in self.turns.columns:
             found.update(column.astype("<i8").tobytes())
         return found.hexdigest()
 
@@ -254,14 +250,6 @@ class RefitPlan:
         return hash(self.digest)
 
 
-def turn_columns(turns: Turns) -> tuple[Ints, ...]:
-    """All arrays of numbers in the turns, in a fixed order."""
-    return (
-        turns.pair, turns.instance, turns.round, turns.slice, turns.slices, turns.first, turns.last,
-        turns.busiest,
-    )  # fmt: skip
-
-
 def _add(totals: dict[int, int], ranks: Ints, n_bytes: Ints) -> None:
     found, which = np.unique(ranks, return_inverse=True)
     sums = np.zeros(len(found), dtype=np.int64)
@@ -337,16 +325,3 @@ def _place_of(folder: Path, asked: object) -> Path:
         raise WriteError(f"cannot keep refits in {str(folder)!r}: {problem.strerror}") from None
     text = repr((asked, __version__)).encode()
     return folder / f"{hashlib.blake2b(text, digest_size=16).hexdigest()}.refit"
-
-
-def with_decisions(
-    plan_of: tuple[Weights, Weights, bool], senders: list[Ints], turns: Turns, limit: int | None,
-    topology: Topology | None, least: int,
-) -> RefitPlan:  # fmt: skip
-    """Make a plan from senders and turns that are already known."""
-    source, target, cast = plan_of
-    pairs = find_pairs(source, target, cast)
-    if [s.shape for s in senders] != [(len(p.names), p.n_requests) for p in pairs]:
-        raise ArgumentError("cannot read the refit: its senders belong to other weights")
-    done = tuple(replace(p, sender=s) for p, s in zip(pairs, senders, strict=True))
-    return RefitPlan(source, target, done, turns, limit, topology, cast, least)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redist.check.box_places import Places
 from redist.check.boxes import Boxes
@@ -75,40 +75,30 @@ class Recorded:
 
     @cached_property
     def text(self) -> str:
-        """As JSON text, which is equal for what is alike."""
-        return json.dumps(self.to_dict(), separators=(",", ":"))
+        """As JSON text, which is equal for what is alike.
 
-    @staticmethod
-    def from_text(text: str) -> Recorded:
-        """What has this text."""
-        found = Recorded.from_dict(json.loads(text))
-        found.__dict__["text"] = text
-        return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data. Boxes that differ in their names and places alone share a form."""
-        stored, tensors = list(self.stored), list(self.tensors)
-        at, of = ({name: k for k, name in enumerate(names)} for names in (stored, tensors))
+        Boxes that differ in their names and places alone share a form.
+        """
+        at, of = (
+            {name: k for k, name in enumerate(names)} for names in (self.stored, self.tensors)
+        )
         forms: dict[tuple[Shape, Shape, Shape], int] = {}
-        boxes = [
-            [
-                at[b.stored],
-                of[b.tensor],
-                forms.setdefault((b.lo, b.shape, b.strides), len(forms)),
-                b.offset,
-            ]
-            for b in self.boxes
-        ]
-        return {
+        boxes = []
+        for b in self.boxes:
+            form = forms.setdefault((b.lo, b.shape, b.strides), len(forms))
+            boxes.append([at[b.stored], of[b.tensor], form, b.offset])
+        data = {
             "stored": [[name, d.name, list(shape)] for name, (shape, d) in self.stored.items()],
             "tensors": [[name, list(shape)] for name, shape in self.tensors.items()],
             "forms": [[list(numbers) for numbers in form] for form in forms],
             "boxes": boxes,
         }
+        return json.dumps(data, separators=(",", ":"))
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Recorded:
-        """What :meth:`to_dict` made."""
+    def from_text(text: str) -> Recorded:
+        """What has this text."""
+        data = json.loads(text)
         stored = {name: (tuple(shape), DType.parse(d)) for name, d, shape in data["stored"]}
         tensors = {name: tuple(shape) for name, shape in data["tensors"]}
         forms = [[tuple(numbers) for numbers in form] for form in data["forms"]]
@@ -117,7 +107,9 @@ class Recorded:
             RecordedBox(at[s], of[t], forms[k][0], forms[k][1], offset, forms[k][2])
             for s, t, k, offset in data["boxes"]
         )
-        return Recorded(stored, tensors, boxes)
+        found = Recorded(stored, tensors, boxes)
+        found.__dict__["text"] = text
+        return found
 
 
 def boxes_of_view(

@@ -41,14 +41,7 @@ class Records:
     @property
     def columns(self) -> tuple[Ints, ...]:
         """All columns, in order."""
-        return (
-            self.source,
-            self.target,
-            self.elems,
-            self.count,
-            self.source_step,
-            self.target_step,
-        )
+        return self.source, self.target, self.elems, self.count, self.source_step, self.target_step
 
     @staticmethod
     def joined(parts: Sequence[Records]) -> Records:
@@ -67,33 +60,19 @@ class Records:
         >>> [column.tolist() for column in cut.columns[:4]]
         [[2, 40, 80], [102, 108, 116], [2, 4, 1], [1, 1, 1]]
         """
-        sizes = self.elems * self.count
-        ends = np.cumsum(sizes)
+        ends = np.cumsum(self.elems * self.count)
+        starts = ends - self.elems * self.count
         found: list[tuple[int, ...]] = []
         a, b = itemsizes
-        for k in np.flatnonzero((ends > lo) & (ends - sizes < hi)).tolist():
-            start = int(ends[k] - sizes[k])
-            block, s_step, t_step = (
-                int(self.elems[k]),
-                int(self.source_step[k]),
-                int(self.target_step[k]),
-            )
-            first, last = max(lo - start, 0), min(hi - start, int(sizes[k]))
-            for i, at, n, count in _blocks(first, last, block):
-                source = int(self.source[k]) + i * s_step + at * a
-                target = int(self.target[k]) + i * t_step + at * b
-                found.append(
-                    (
-                        source,
-                        target,
-                        n,
-                        count,
-                        s_step if count > 1 else 0,
-                        t_step if count > 1 else 0,
-                    )
-                )
-        rows = np.array(found, dtype=np.int64).reshape(-1, 6)
-        return Records(*(rows[:, c].copy() for c in range(6)))
+        met = (ends > lo) & (starts < hi)
+        for start, *record in np.stack([starts, *self.columns])[:, met].T.tolist():
+            source, target, elems, count, s_step, t_step = record
+            first, last = max(lo - start, 0), min(hi - start, elems * count)
+            for i, at, n, several in _blocks(first, last, elems):
+                steps = (s_step, t_step) if several > 1 else (0, 0)
+                places = source + i * s_step + at * a, target + i * t_step + at * b
+                found.append((*places, n, several, *steps))
+        return Records(*np.array(found, dtype=np.int64).reshape(-1, 6).T.copy())
 
 
 def _blocks(first: int, last: int, block: int) -> Iterable[tuple[int, int, int, int]]:
@@ -204,11 +183,5 @@ def _equal_distances(found: Records) -> Records:
     at, count = np.array(starts, dtype=np.int64), np.array(counts, dtype=np.int64)
     follow = np.minimum(at, len(x) - 1)
     several = count > 1
-    return Records(
-        found.source[at],
-        found.target[at],
-        found.elems[at],
-        count,
-        x[follow] * several,
-        y[follow] * several,
-    )
+    steps = x[follow] * several, y[follow] * several
+    return Records(found.source[at], found.target[at], found.elems[at], count, *steps)

@@ -17,7 +17,7 @@ same share of elements, or, if even one element of each is too much, some of its
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, overload
 
 import numpy as np
@@ -51,6 +51,11 @@ class Turns:
     def n_rounds(self) -> int:
         """Rounds in which something moves, or is copied."""
         return len(self.busiest)
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """All arrays of numbers, in the order of the fields."""
+        return tuple(getattr(self, one.name) for one in fields(self))
 
 
 def rounds_of(pairs: Sequence[Pair], limit: int | None, *, by_stage: bool = False) -> Turns:

@@ -41,24 +41,13 @@ class Lister:
         found = _Collected(sends)
         for number, pair in enumerate(self._pairs):
             side = pair.source if sends else pair.target
-            slots = np.flatnonzero((side.ranks == rank).any(axis=0))
-            for slot in slots.tolist():
-                rows = np.flatnonzero(side.ranks[:, slot] == rank)
-                own = np.flatnonzero(np.isin(side.rank_row, rows))
-                turns = self._turns_of(number, own)
-                if not len(turns):
-                    continue
-                if sends:
-                    self._sent(found, pair, turns, slot)
-                else:
-                    self._received(found, pair, turns, slot)
-        return found.rows(rank)
-
-    def _turns_of(self, number: int, own: Ints) -> Ints:
-        turns = self._of_pair[number]
-        wanted = np.zeros(len(self._pairs[number].names), dtype=np.bool_)
-        wanted[own] = True
-        return turns[wanted[self._turns.instance[turns]]]
+            is_own = side.ranks == rank
+            for slot in np.flatnonzero(is_own.any(axis=0)).tolist():
+                turns = self._of_pair[number]
+                turns = turns[is_own[side.rank_row, slot][self._turns.instance[turns]]]
+                if len(turns):
+                    (self._sent if sends else self._received)(found, pair, turns, slot)
+        return found.rows()
 
     def _received(self, found: _Collected, pair: Pair, turns: Ints, slot: int) -> None:
         for request in np.flatnonzero(pair.slot == slot).tolist():
@@ -113,15 +102,10 @@ class _Collected:
         source, target = pair.source, pair.target
         sender = source.ranks[source.rank_row[own], slots]
         receiver = target.ranks[target.rank_row[own], slot]
-        begins = (
-            source.bases[source.base_row[own], slots],
-            target.bases[target.base_row[own], slot],
-        )
+        begins = source.bases[source.base_row[own], slots], target.bases[target.base_row[own], slot]
         stored = (source.stored[own, source.entry[slots]], target.stored[own, 0])
-        offsets, steps = (
-            (records.source, records.target),
-            (records.source_step, records.target_step),
-        )
+        offsets = records.source, records.target
+        steps = records.source_step, records.target_step
         here, there = (0, 1) if self._sends else (1, 0)
         out["round"] = t.round[turns][:, None]
         out["peer"] = (receiver if self._sends else sender)[:, None]
@@ -136,7 +120,7 @@ class _Collected:
         keys[:, :, 0], keys[:, :, 1], keys[:, :, 2] = turns[:, None], request, np.arange(n)
         self._keys.append(keys.reshape(-1, 3))
 
-    def rows(self, rank: int) -> NDArray[np.void]:
+    def rows(self) -> NDArray[np.void]:
         """All rows in order."""
         if not self._parts:
             return np.zeros(0, RUN)

@@ -2,8 +2,7 @@
 
 A rank that holds what it needs itself copies it. All other requests are told apart by the *set* of ranks
 that could send them. Sets with the fewest ranks have the least choice and come first, in each the largest
-requests;
-what a set has is filled up like water, over what its ranks send already::
+requests; what a set has is filled up like water, over what its ranks send already::
 
     load  |      ~~~~~~~~            sets of 1 rank, then of 2, then of 4
           |  ##  ~~~~~~~~
@@ -53,7 +52,7 @@ def choose_senders(
     sets: dict[tuple[bytes, int], _Set] = {}
     for number, pair in enumerate(pairs):
         _collect(number, pair, slots[number], node, sets)
-    loads = _Loads.of(n_ranks, topology, node)
+    loads = _Loads(n_ranks, topology, node)
     every = sorted(sets.values(), key=lambda s: (len(s.ranks), -s.n_bytes, s.ranks.tobytes()))
     for one in every:
         _deal(one, loads.fill(one.ranks, one.n_bytes, one.n_requests), slots)
@@ -115,19 +114,14 @@ def _near(requests: Ints, wants: Ints, holding: Ints, node: int | None) -> list[
 
 
 class _Loads:
-    """What ranks send so far, and the links of their nodes."""
+    """What ranks send so far, and the links of their nodes, if the topology has one between nodes."""
 
-    def __init__(self, n_ranks: int, node: int | None, rate: int, link: int) -> None:
+    def __init__(self, n_ranks: int, topology: Topology | None, node: int | None) -> None:
         self._own = np.zeros(n_ranks, dtype=np.int64)
         self._link = np.zeros(n_ranks // (node or n_ranks) + 1, dtype=np.int64)
-        self._node, self._rates = node, (rate, link)
-
-    @classmethod
-    def of(cls, n_ranks: int, topology: Topology | None, node: int | None) -> _Loads:
-        """No loads; links count if the topology has one between nodes."""
-        if topology is None or node is None:
-            return cls(n_ranks, None, 1, 0)
-        return cls(n_ranks, node, topology.levels[1].byte_fs, topology.levels[1].link_fs)
+        self._node, self._rates = node, (1, 0)
+        if topology is not None and node is not None:
+            self._rates = topology.levels[1].byte_fs, topology.levels[1].link_fs
 
     def fill(self, ranks: Ints, n_bytes: int, n_requests: int) -> Ints:
         """How many of so many equal requests each rank sends."""

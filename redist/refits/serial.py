@@ -13,16 +13,17 @@ import re
 import secrets
 import zlib
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from redist.errors import PlanFormatError, ReadError, RedistError, WriteError
+from redist.errors import ArgumentError, PlanFormatError, ReadError, RedistError, WriteError
 from redist.layout.axes import Ints
 from redist.plan.topology import Level, Topology
-from redist.refits.plan import RefitPlan, turn_columns, with_decisions
+from redist.refits.pairs import find_pairs
+from redist.refits.plan import RefitPlan
 from redist.refits.rounds import Turns
 from redist.refits.weights_files import weights_from_dict, weights_to_dict
 
@@ -44,7 +45,7 @@ def refit_to_json(plan: RefitPlan) -> str:
         "staging_bytes": plan.staging_bytes,
         "least_sent_bytes": plan.least_sent_bytes,
         "rounds": plan.rounds,
-        "turns": [_packed(column) for column in turn_columns(plan.turns)],
+        "turns": [_packed(column) for column in plan.turns.columns],
         "senders": [[list(pair.sender.shape), _packed(pair.sender)] for pair in plan.pairs],
         "digest": plan.digest,
     }
@@ -71,11 +72,15 @@ def refit_from_json(text: str) -> RefitPlan:
                 f"cannot read the refit: version {data['version']}; known: {VERSION}"
             )
         topology, digest = data["topology"], data["digest"]
-        plan = with_decisions(
-            (weights_from_dict(data["source"]), weights_from_dict(data["target"]), data["cast"]),
-            [_unpacked(numbers).reshape(shape) for shape, numbers in data["senders"]],
+        source, target = (weights_from_dict(data[side]) for side in ("source", "target"))
+        senders = [_unpacked(numbers).reshape(shape) for shape, numbers in data["senders"]]
+        pairs = find_pairs(source, target, data["cast"])
+        if [s.shape for s in senders] != [(len(p.names), p.n_requests) for p in pairs]:
+            raise ArgumentError("cannot read the refit: its senders belong to other weights")
+        plan = RefitPlan(
+            source, target, tuple(replace(p, sender=s) for p, s in zip(pairs, senders, strict=True)),
             Turns(*map(_unpacked, data["turns"])), data["limit_bytes"],
-            None if topology is None else _topology(*topology), data["least_sent_bytes"],
+            None if topology is None else _topology(*topology), data["cast"], data["least_sent_bytes"],
         )  # fmt: skip
     except PlanFormatError:
         raise
@@ -96,9 +101,8 @@ def _topology(levels: Sequence[Sequence[Any]], step_ps: int) -> Topology:
 
 
 def _packed(values: Ints) -> str:
-    return base64.b64encode(zlib.compress(values.astype("<i4").tobytes(), 1)).decode() if (
-        not len(values) or values.max() < 2**31
-    ) else "8" + base64.b64encode(zlib.compress(values.astype("<i8").tobytes(), 1)).decode()  # fmt: skip
+    mark, kind = ("", "<i4") if not len(values) or values.max() < 2**31 else ("8", "<i8")
+    return mark + base64.b64encode(zlib.compress(values.astype(kind).tobytes(), 1)).decode()
 
 
 def _unpacked(text: str) -> Ints:

@@ -1,7 +1,19 @@
-"""Refits as text: kinds of tensors, bytes, senders, rounds, and what other schedules would take."""
+"""Refits as text: kinds of tensors, bytes, senders, rounds, and what other schedules would take.
+
+By the same model, and with the same limit for what a rank sends and receives in a round:
+
+=================  =========================================================================================
+this plan          tensors in proportion over all holders
+stage by stage     tensors of one pipeline stage of the source after those of the other
+whole tensors      every rank receives all of each stored tensor of which it keeps a part, and cuts it
+=================  =========================================================================================
+
+Rounds are synchronised, so a schedule takes what the busiest rank of each round takes, added up: *in step*.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redist.layout.axes import Ints
-from redist.refits.others import schedules
+from redist.plan.rates import FAR_LEVEL
+from redist.refits.rounds import rounds_of
 from redist.text.columns import table
 from redist.text.units import format_bytes, format_seconds
 
@@ -18,6 +31,8 @@ if TYPE_CHECKING:
     from redist.refits.plan import RefitPlan
 
 MOST_ROWS = 24
+Schedule = tuple[str, int, int, float, str]
+"""Name, bytes received, bytes in step, seconds, and how many times this plan's."""
 
 
 def format_refit(plan: RefitPlan) -> str:
@@ -58,23 +73,20 @@ def _kinds(plan: RefitPlan) -> list[tuple[int, tuple[str, ...]]]:
 
 def _received(pair: Pair) -> Ints:
     out = np.zeros(len(pair.names), dtype=np.int64)
-    for own, ranks, needing in pair.classes():
-        away = ranks[pair.sender[own]] != needing[pair.slot][None]
-        out[own] = np.where(away, (pair.elems * pair.wire)[None], 0).sum(axis=1)
+    for own, _, _, moved in pair.moves():
+        out[own] = moved.sum(axis=1)
     return out
 
 
 def _texts(plan: RefitPlan, pair: Pair) -> list[tuple[str, str]]:
-    source = [*plan.source.types.values()]
-    target = [*plan.target.types.values()]
-    known: dict[tuple[int, int], tuple[str, str]] = {}
+    source, target = [*plan.source.types.values()], [*plan.target.types.values()]
+    known: dict[int, str] = {}
     out = []
-    for i in range(len(pair.names)):
-        a, b = source[pair.source.stored[i, 0]], target[pair.target.stored[i, 0]]
-        key = (id(a), id(b))
-        if key not in known:
-            known[key] = (str(a), str(b))
-        out.append(known[key])
+    for a, b in zip(pair.source.stored[:, 0], pair.target.stored[:, 0], strict=True):
+        for t in (source[a], target[b]):
+            if id(t) not in known:
+                known[id(t)] = str(t)
+        out.append((known[id(source[a])], known[id(target[b])]))
     return out
 
 
@@ -122,3 +134,39 @@ def _totals(plan: RefitPlan) -> list[str]:
     if "certificate" in plan.__dict__:
         lines += ["", str(plan.certificate)]
     return lines
+
+
+def schedules(plan: RefitPlan) -> list[Schedule]:
+    """This plan beside the others."""
+    own = int(plan.turns.busiest.sum())
+    staged = rounds_of(plan.pairs, plan.limit_bytes, by_stage=True)
+    whole, whole_step = _whole(plan)
+    rows = [
+        ("this plan", plan.received_bytes, own),
+        ("stage by stage", plan.received_bytes, int(staged.busiest.sum())),
+        ("whole tensors", whole, whole_step),
+    ]
+    return [
+        (name, received, step, _seconds(plan, step), f"{step / own:.2f} x" if own else "")
+        for name, received, step in rows
+    ]
+
+
+def _seconds(plan: RefitPlan, n_bytes: int) -> float:
+    """By the rate of the farthest level: the sides are usually on different nodes."""
+    far = FAR_LEVEL if plan.topology is None else plan.topology.levels[-1]
+    return n_bytes * far.byte_fs / 1e15
+
+
+def _whole(plan: RefitPlan) -> tuple[int, int]:
+    """Bytes that all ranks, and the busiest one, receive if stored tensors travel whole.
+
+    Each stored tensor of the target is put together once by its first holder and passed on, so ranks
+    receive, and are taken to forward at most what they receive.
+    """
+    received: dict[int, int] = {}
+    for t in plan.target.types.values():
+        n_bytes = math.prod(t.shape) * t.dtype.itemsize
+        for rank in t.mesh.ranks:
+            received[rank] = received.get(rank, 0) + n_bytes
+    return sum(received.values()), max(received.values(), default=0)

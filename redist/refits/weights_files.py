@@ -88,9 +88,7 @@ def read_weights(path: str | Path) -> Weights:
         if where.suffix == ".json":
             return weights_from_dict(json.loads(text))
         return _declared(_tables(text))
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, IndexError) as problem:
-        raise ReadError(f"cannot read weights from {str(path)!r}: {problem}") from None
-    except RedistError as problem:
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RedistError) as problem:
         raise ReadError(f"cannot read weights from {str(path)!r}: {problem}") from None
 
 
