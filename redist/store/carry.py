@@ -54,14 +54,9 @@ def boxes_below(
 
 
 def write_part(
-    out: NewFile,
-    part: Part,
-    entry: Entry,
-    dtype: DType,
-    spans: Spans,
-    tile: Any,
+    out: NewFile, part: Part, entry: Entry, dtype: DType, spans: Spans, tile: Any,
     checked: Checked | None,
-) -> None:
+) -> None:  # fmt: skip
     """**Local.** Write the part of a named tensor that a tile with these ranges has."""
     size = entry.dtype.itemsize
     for piece in pieces_of(part, spans):
@@ -79,14 +74,9 @@ def write_part(
 
 
 def read_part(
-    file: int,
-    part: Part,
-    entry: Entry,
-    dtype: DType,
-    spans: Spans,
-    tile: Any,
+    file: int, part: Part, entry: Entry, dtype: DType, spans: Spans, tile: Any,
     checked: Checked | None,
-) -> int:
+) -> int:  # fmt: skip
     """**Local.** Read the part of a named tensor that a tile with these ranges has; return the bytes read."""
     size, done = entry.dtype.itemsize, 0
     for piece in pieces_of(part, spans):
@@ -112,22 +102,15 @@ def read_part(
 
 
 def _read_box(
-    file: int,
-    counts: Sequence[int],
-    offset: int,
-    steps: Sequence[int],
-    dtype: DType,
+    file: int, counts: Sequence[int], offset: int, steps: Sequence[int], dtype: DType,
     checked: Checked | None,
-) -> tuple[NDArray[Any], int]:
+) -> tuple[NDArray[Any], int]:  # fmt: skip
     """**Local.** Some elements in a buffer, and the bytes that were read for them."""
     size, kind = dtype.itemsize, dtype.to_numpy()
     n_bytes = int(np.prod(counts, dtype=np.int64)) * size
     extent = sum((n - 1) * step for n, step in zip(counts, steps, strict=True)) + size
-    if (
-        file_run(counts, steps, size) >= SHORT_BYTES
-        or extent == n_bytes
-        or extent > SPARSE * n_bytes
-    ):
+    is_long = file_run(counts, steps, size) >= SHORT_BYTES
+    if is_long or extent == n_bytes or extent > SPARSE * n_bytes:
         values = np.empty(counts, kind)
         carry_runs(READ, file, values, offset, steps, checked)
         return values, n_bytes

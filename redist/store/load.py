@@ -17,7 +17,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +39,20 @@ from redist.pgas.tiles.move import move, tile_shape
 from redist.pgas.tiles.tiled import tile_in
 from redist.runtime.ranks.waiting import TIMEOUT_S
 from redist.runtime.ranks.world import Comm, comm_or_world, world_of
-from redist.store.carry import file_run, read_part
+from redist.store.carry import read_part
 from redist.store.header import Entry
 from redist.store.pieces import pieces_of, shares_of
-from redist.store.save import RulesLike, agreed, casts_of, finished, rows_type, save_limit
+from redist.store.save import (
+    RulesLike,
+    agreed,
+    casts_of,
+    finished,
+    rows_type,
+    runs_in,
+    save_limit,
+)
 from redist.store.stored import File, Stored, stored
+from redist.store.verify import why_wrong
 
 READS = ("auto", "slices", "once")
 CALL_S, READ_RATE, MOVE_RATE, NETWORK_RATE = 1.5e-6, 5e9, 4e9, 1e9
@@ -262,15 +270,7 @@ def _cheaper(t: ArrayType, parts: Sequence[Part], limit: int, is_far: bool) -> s
 
 def _runs(t: ArrayType, parts: Sequence[Part]) -> tuple[int, int]:
     """Runs and bytes that the first rank of a type's mesh reads."""
-    size, runs, n_bytes = t.dtype.itemsize, 0, 0
-    for share in shares_of(t, t.mesh.ranks[0]):
-        for part in parts:
-            for piece in islice(pieces_of(part, share.spans), 1024):
-                total = math.prod(piece.counts) * size
-                steps = [step * size for step in piece.steps]
-                runs += total // max(1, file_run(piece.counts, steps, size))
-                n_bytes += total
-    return runs, n_bytes
+    return runs_in(shares_of(t, t.mesh.ranks[0]), parts, t.dtype.itemsize, 1024)
 
 
 class Reader:
@@ -367,8 +367,7 @@ class Reader:
             for i, (crc, said) in enumerate(zip(crcs, entry.crc, strict=True)):
                 if crc != said:
                     raise ReadError(
-                        f"cannot load {self._stored.path!r}: block {i} of {entry.name!r} has crc {crc:08x}, "
-                        f"the header says {said:08x}; the file was changed or the disk is failing"
+                        f"cannot load {self._stored.path!r}: {why_wrong(entry.name, i, crc, said)}"
                     )
 
 

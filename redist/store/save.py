@@ -10,12 +10,13 @@ each rank sums up what it wrote, and the sums of all ranks are combined.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from redist.runtime.ranks.world import Comm, comm_or_world, world_of
 from redist.store.carry import SHORT_BYTES, file_run, write_part
 from redist.store.given import Given, given_arrays, of_array
 from redist.store.header import BLOCK_BYTES, Entry, NewHeader, split
-from redist.store.pieces import Spans, pieces_of, shares_of
+from redist.store.pieces import Share, Spans, pieces_of, shares_of
 from redist.store.stored import INDEX, OUR_FILES, File, file_names, index_bytes, is_one_file
 from redist.text.units import format_bytes, limit_from
 
@@ -131,8 +132,7 @@ def drafted(
 
 def whole_of(one: Given) -> tuple[Part]:
     """The only named tensor in an array that is stored under its own name."""
-    part = _whole(one.type.shape)
-    return (Part(one.name, part.shape, part.digits, part.dims, part.steps, part.starts),)
+    return (replace(_whole(one.type.shape), name=one.name),)
 
 
 @lru_cache(maxsize=4096)
@@ -284,13 +284,9 @@ def write_all(
 
 
 def write_array(
-    out: NewFile,
-    one: Given,
-    parts: Sequence[Part],
-    entries: Mapping[str, Entry],
-    sums: Mapping[str, Checked],
-    limit: int,
-) -> None:
+    out: NewFile, one: Given, parts: Sequence[Part], entries: Mapping[str, Entry],
+    sums: Mapping[str, Checked], limit: int,
+) -> None:  # fmt: skip
     """**Collective** if the array is moved. Write this rank's part of an array."""
     one = one.settled()
     if one.array is not None and best_route(one.type, parts, limit) == "rows":
@@ -335,19 +331,25 @@ def best_route(t: ArrayType, parts: Sequence[Part], limit: int) -> str:
 
     The answer is the same on every rank, because it is computed for the first rank of the mesh.
     """
-    runs = n_bytes = 0
-    for share in shares_of(t, t.mesh.ranks[0])[:8]:
-        for part in parts[:8]:
-            for piece in islice(pieces_of(part, share.spans), 256):
-                size = t.dtype.itemsize
-                steps = [step * size for step in piece.steps]
-                total = int(np.prod(piece.counts, dtype=np.int64)) * size
-                runs += total // max(1, file_run(piece.counts, steps, size))
-                n_bytes += total
+    runs, n_bytes = runs_in(shares_of(t, t.mesh.ranks[0])[:8], parts[:8], t.dtype.itemsize, 256)
     if n_bytes >= SHORT_BYTES * runs or n_bytes <= 2**16 or t.mesh.n_devices == 1:
         return "direct"
     is_blocked = not t.segments and len(parts) == 1
     return "rows" if is_blocked or rows_type(t).tile_bytes <= limit else "direct"
+
+
+def runs_in(
+    shares: Sequence[Share], parts: Sequence[Part], itemsize: int, most: int
+) -> tuple[int, int]:
+    """Runs in the files, and bytes, that shares have of parts; of each at most so many pieces count."""
+    runs = n_bytes = 0
+    for share, part in product(shares, parts):
+        for piece in islice(pieces_of(part, share.spans), most):
+            total = math.prod(piece.counts) * itemsize
+            steps = [step * itemsize for step in piece.steps]
+            runs += total // max(1, file_run(piece.counts, steps, itemsize))
+            n_bytes += total
+    return runs, n_bytes
 
 
 def write_heads(out: NewFile, draft: Draft, sums: Sequence[NDArray[np.uint32]]) -> None:

@@ -61,16 +61,9 @@ class Stored(Mapping[str, Entry]):
 
     def __str__(self) -> str:
         rows = [("array", "dtype", "shape", "bytes", "file")]
-        rows += [
-            (
-                name,
-                str(entry.dtype),
-                "x".join(map(str, entry.shape)) or "()",
-                format_bytes(entry.nbytes),
-                Path(self.files[entry.file]).name,
-            )
-            for name, entry in self.items()
-        ]
+        for name, entry in self.items():
+            shape, file = "x".join(map(str, entry.shape)), Path(self.files[entry.file]).name
+            rows.append((name, str(entry.dtype), shape or "()", format_bytes(entry.nbytes), file))
         sums = "with checksums" if self.has_checksums else "without checksums"
         head = f"{self.path}: {len(self)} arrays, {format_bytes(self.nbytes)}, {sums}"
         meta = "" if self.meta is None else f"\nmeta   {json.dumps(dict(self.meta))}"

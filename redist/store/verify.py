@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from redist.errors import ReadError
 from redist.store.header import BLOCK_BYTES, Entry
@@ -14,30 +13,22 @@ from redist.store.stored import Stored
 STEP_BYTES = 2**22
 
 
-@dataclass(frozen=True, slots=True)
-class WrongBlock:
-    """A block whose bytes are not what was written."""
-
-    name: str
-    block: int
-    found: int
-    said: int
-
-    def __str__(self) -> str:
-        return (
-            f"block {self.block} of {self.name!r} has crc {self.found:08x}, the header says "
-            f"{self.said:08x}; the file was changed or the disk is failing"
-        )
+def why_wrong(name: str, block: int, crc: int, said: int) -> str:
+    """What errors say of a block whose bytes are not what was written."""
+    return (
+        f"block {block} of {name!r} has crc {crc:08x}, the header says {said:08x}; the file was changed or "
+        "the disk is failing"
+    )
 
 
-def wrong_blocks(found: Stored) -> Iterator[WrongBlock]:
-    """**Local.** Read everything that has checksums, and return the blocks that do not match."""
+def wrong_blocks(found: Stored) -> Iterator[str]:
+    """**Local.** Read everything that has checksums; what is wrong with the blocks that do not match."""
     for entry in found.values():
         if entry.crc is None:
             continue
         for block, (crc, said) in enumerate(zip(_crcs(found, entry), entry.crc, strict=True)):
             if crc != said:
-                yield WrongBlock(entry.name, block, crc, said)
+                yield why_wrong(entry.name, block, crc, said)
 
 
 def _crcs(found: Stored, entry: Entry) -> Iterator[int]:

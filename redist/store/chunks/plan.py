@@ -33,18 +33,8 @@ class NamedPlan:
         request, bound = self.plan.request, self.plan.request.lower_bound_bytes
         size = format_bytes(request.array_bytes)
         yield f"{self.name or 'array'}   {self._type()}   {size}   {self._chunks()}"
-        rows: list[tuple[str, ...]] = [
-            (
-                "  way",
-                "block in memory",
-                "source read",
-                "read",
-                "written",
-                "/ bound",
-                "memory",
-                "time",
-            )
-        ]
+        costs = ("source read", "read", "written", "/ bound", "memory", "time")
+        rows: list[tuple[str, ...]] = [("  way", "block in memory", *costs)]
         for mark, way in (("> ", self.plan.way), *(("  ", one) for one in self.plan.others)):
             rows.append((mark + way.kind, *_cells(way, request.array_bytes, bound)))
         yield from table(rows, left=(0, 1), indent="  ")

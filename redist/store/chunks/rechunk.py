@@ -224,11 +224,7 @@ class _Call:
             raise ArgumentError(f"cannot use threads={self.threads!r}: need a number of at least 1")
         codecs_from(self.codec)
         source, target = (os.path.realpath(one) for one in (self.source, self.target))
-        if (
-            source == target
-            or target.startswith(source + os.sep)
-            or source.startswith(target + os.sep)
-        ):
+        if os.path.commonpath([source, target]) in (source, target):
             raise ArgumentError(
                 f"cannot rechunk {os.fspath(self.source)!r} to {os.fspath(self.target)!r}: one lies in the "
                 "other; give a target elsewhere"

@@ -156,10 +156,7 @@ def _new_chunks(head: ArrayHead, chunks: Sizes, shards: Sizes) -> tuple[Shape, S
     """Chunks and shards that an array shall have, and whether it is only copied."""
     own = head.parts or slab(head.shape, head.dtype.itemsize)
     named = isinstance(chunks, Mapping) or isinstance(shards, Mapping)
-    asked = {
-        *(chunks if isinstance(chunks, Mapping) else ()),
-        *(shards if isinstance(shards, Mapping) else ()),
-    }
+    asked = {name for one in (chunks, shards) if isinstance(one, Mapping) for name in one}
     if (named and not asked & {*(head.dims or ())}) or (chunks is None and shards is None):
         return own, head.shards, named
     new = _sizes(head, chunks, own, "chunks")
@@ -173,11 +170,8 @@ def _new_chunks(head: ArrayHead, chunks: Sizes, shards: Sizes) -> tuple[Shape, S
                 f"cannot use shards of {shard} along {_dim(head, dim)}: chunks of {size} do not fill them; "
                 f"give {f'{down} or ' if down else ''}{up}"
             )
-    return (
-        new,
-        tuple(ceil_div(shard, size) * size for size, shard in zip(new, outer, strict=True)),
-        False,
-    )
+    whole = (ceil_div(shard, size) * size for size, shard in zip(new, outer, strict=True))
+    return new, tuple(whole), False
 
 
 def _sizes(head: ArrayHead, sizes: Sizes, own: Shape, what: str) -> Shape:

@@ -63,11 +63,6 @@ class ArrayRun:
         """What this rank has written."""
         return self.target.written_bytes + self.scratch_written
 
-    def close(self) -> None:
-        """**Local.** Close the files."""
-        for one in (self.reader, self.target, self.units_done):
-            one.close()
-
     def own(self, grid: Grid) -> range:
         """The numbers of the boxes of a grid that are this rank's."""
         return range(self.rank, grid.n_boxes, self.plan.request.ranks)
@@ -115,9 +110,8 @@ class ArrayRun:
             self._buffer = np.empty(elems * self.dtype.itemsize, np.uint8)
         flat = self._buffer[: elems * self.dtype.itemsize].view(self.dtype)
         values = flat.reshape(extent(block))
-        read = (
-            self._pick if self.head.parts is None and self.plan.way.part is not None else self._read
-        )
+        by_slabs = self.head.parts is None and self.plan.way.part is not None
+        read = self._pick if by_slabs else self._read
         with readable(self.head.path):
             self.workers.each(partial(read, block, values), self._reads(block))
         return values

@@ -213,7 +213,7 @@ def _direct(request: ArrayRequest, part: Shape | None, block: Shape) -> Way:
     shape, size = request.shape, request.bytes_of
     blocks, n_units = Grid(shape, block).n_boxes, Grid(shape, request.units).n_boxes
     if part is None:
-        source, calls_ps, staging = request.array_bytes, _runs(request, block) * RUN_PS, 0
+        source, calls_ps = request.array_bytes, _runs(request, block) * RUN_PS
         staging = request.held_bytes(block) if request.by_columns else 0
     else:
         reads = math.prod(map(meetings, shape, block, part))
@@ -230,17 +230,8 @@ def _direct(request: ArrayRequest, part: Shape | None, block: Shape) -> Way:
         + n_units * CALL_PS // request.threads
     )  # fmt: skip
     kind = "direct" if units == 1 else "grouped"
-    return Way(
-        kind,
-        block,
-        part,
-        request.threads,
-        source,
-        0,
-        target,
-        peak,
-        _shared_out(time, blocks, request),
-    )
+    time = _shared_out(time, blocks, request)
+    return Way(kind, block, part, request.threads, source, 0, target, peak, time)
 
 
 def _scratch(request: ArrayRequest, part: Shape, block: Shape) -> Way:
@@ -259,11 +250,8 @@ def _scratch(request: ArrayRequest, part: Shape, block: Shape) -> Way:
     codecs = _codec_ps(request, source, target)
     calls = (2 * pieces * RUN_PS + (n_parts + n_units) * CALL_PS) // request.threads
     time = (source + scratch) * READ_PS + (target + scratch) * WRITE_PS + codecs + calls
-    used = min(grid.n_boxes, n_units)
-    return Way(
-        "scratch", block, part, request.threads, source, scratch, target, peak,
-        _shared_out(time, used, request),
-    )  # fmt: skip
+    time = _shared_out(time, min(grid.n_boxes, n_units), request)
+    return Way("scratch", block, part, request.threads, source, scratch, target, peak, time)
 
 
 def _stages(part: Sequence[int], request: ArrayRequest, coded: bool) -> int:
@@ -301,45 +289,33 @@ def _runs(request: ArrayRequest, block: Shape) -> int:
 def _best_block(request: ArrayRequest, part: Shape | None) -> Shape:
     """Units that are assembled together, so that parts of the source are read least often."""
     other = request.units if part is None else part
-
-    def fits(block: Shape) -> bool:
-        return _direct(request, part, block).peak_bytes <= request.limit_bytes
-
-    def price(block: Shape) -> int:
-        return _direct(request, part, block).time_ps
-
-    return _search(request.shape, request.units, other, fits, price)
+    return _search(request, request.units, other, lambda block: _direct(request, part, block))
 
 
 def _best_source_block(request: ArrayRequest, part: Shape) -> Shape:
     """Parts of the source that are decoded together, so that pieces of a scratch file are long."""
+    return _search(request, part, request.units, lambda block: _scratch(request, part, block))
+
+
+def _search(request: ArrayRequest, unit: Shape, other: Shape, way: Callable[[Shape], Way]) -> Shape:
+    """The box of units whose way takes least time within the limit, among those tried; else one unit."""
+    shape = request.shape
 
     def fits(block: Shape) -> bool:
-        return _scratch(request, part, block).peak_bytes <= request.limit_bytes
+        return way(block).peak_bytes <= request.limit_bytes
 
-    def price(block: Shape) -> int:
-        return _scratch(request, part, block).time_ps
+    def price(block: Shape) -> tuple[int, Shape]:
+        return way(block).time_ps, block
 
-    return _search(request.shape, part, request.units, fits, price)
-
-
-def _search(
-    shape: Shape,
-    unit: Shape,
-    other: Shape,
-    fits: Callable[[Shape], bool],
-    price: Callable[[Shape], int],
-) -> Shape:
-    """The box of units of the least price that fits, among those tried; one unit if none does."""
     dims = [*zip(shape, unit, other, strict=True)]
     most = {0: 1, 1: 64, 2: 24, 3: 14, 4: 8, 5: 5}.get(len(shape), 3)
     tried = [_multiples(n, a, b, most) for n, a, b in dims]
     boxes = (tuple(map(int.__mul__, unit, one)) for one in product(*tried))
     sized = [box for box in boxes if fits(box)]
-    best = min(sized, key=lambda box: (price(box), box), default=unit)
+    best = min(sized, key=price, default=unit)
     for dim in range(len(shape)) if sized else ():
         longer = _longest(best, dim, shape[dim], unit[dim], fits)
-        best = min(best, longer, key=lambda box: (price(box), box))
+        best = min(best, longer, key=price)
     return best
 
 
