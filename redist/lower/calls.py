@@ -114,9 +114,7 @@ def find_digits(types: Sequence[ArrayType]) -> Digits | None:
 
 def _bases(parts: Sequence[SubAxis]) -> list[int]:
     """How many tiles the parts before each one make."""
-    return list(itertools.accumulate((p.size for p in parts[:-1]), int.__mul__, initial=1))[
-        : len(parts)
-    ]
+    return list(itertools.accumulate((p.size for p in parts), int.__mul__, initial=1))[:-1]
 
 
 def _share(axis: set[int], dim: set[int], base: int, part: SubAxis) -> None:
@@ -320,12 +318,10 @@ def peak_bytes(runs: tuple[Calls, ...], donate: bool = False, as_bits: bool = Fa
                 sent = 2 * before
             case Permute(rows=rows):
                 boxes = [math.prod(row[0].shape) for row in rows]
-                sent = after + 3 * max(
-                    boxes, default=0
-                )  # boxes make a tile before it is the result
-                if (
-                    donate and not number and not as_bits
-                ):  # all are cut out before it is overwritten
+                # Boxes make a tile before it is the result.
+                sent = after + 3 * max(boxes, default=0)
+                if donate and not number and not as_bits:
+                    # All are cut out before it is overwritten.
                     sent += max(0, sum(boxes) - kept)
             case Scatter() | CombineAll():
                 sent = before + after

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -98,7 +97,6 @@ class RankText:
     groups: dict[tuple[Mesh, Axes], str] = field(default_factory=dict)
     selected: dict[Mesh, set[SubAxis]] = field(default_factory=dict)
     meshes: list[Mesh] = field(default_factory=list)
-    used: set[str] = field(default_factory=set)
 
     def write(self) -> str:
         """The whole text."""
@@ -124,9 +122,8 @@ class RankText:
                     self._comment(number, plan.steps[number])
                     for call in calls.calls[done:stop]:
                         if isinstance(call, Permute):
-                            shape = types[number].tile_shape
                             self._line(
-                                types[number].mesh, f"tile = tile.reshape({arguments(shape)})"
+                                types[number].mesh, f"tile = {_seen_as(types[number].tile_shape)}"
                             )
                             moves = [move for row in call.rows for move in row]
                             self._hand_over(number, types[number], plan.steps[number], moves)
@@ -134,9 +131,7 @@ class RankText:
                         else:
                             self._call(call, types[number])
                     done = stop
-                self._line(
-                    types[end].mesh, f"tile = tile.reshape({arguments(types[end].tile_shape)})"
-                )
+                self._line(types[end].mesh, f"tile = {_seen_as(types[end].tile_shape)}")
         if n_moves > MOST_MOVES:
             raise ConversionError(
                 f"cannot write this plan as text: {n_moves} boxes change hands one by one; plan with "
@@ -158,72 +153,59 @@ class RankText:
         self.body.append(f"# {number + 1} {step.op}{' over ' + over if over else ''}: {step.after}")
 
     def _call(self, call: Call, before: ArrayType) -> None:
-        mesh = before.mesh
-        line = partial(self._line, mesh)
-        at_ = f"at{self._suffix(mesh)}"
+        """Add the line of a call."""
+        mesh, system = before.mesh, self.system
+        at = f"at{self._suffix(mesh)}"
         match call:
             case Arrange(shape, order):
-                line(
-                    f"tile = tile.reshape({arguments(shape)}).{self.system.transpose}({arguments(order)})"
-                )
-            case Select(axes, shape, at):
+                text = f"{_seen_as(shape)}.{system.transpose}({arguments(order)})"
+            case Select(axes, shape, dims):
                 self.selected.setdefault(mesh, set()).update(axes)
-                names = {k: name_of(mesh, axis) for k, axis in zip(at, axes, strict=True)}
-                key = ", ".join(
-                    f"{at_}[{names[k]!r}]" if k in names else ":" for k in range(len(shape))
-                )
-                line(f"tile = tile.reshape({arguments(shape)})[{key}]")
+                places = {k: f"{at}[{a.text(mesh)!r}]" for k, a in zip(dims, axes, strict=True)}
+                key = ", ".join(places.get(k, ":") for k in range(len(shape)))
+                text = f"{_seen_as(shape)}[{key}]"
             case Swap(axes, shape):
-                line(
-                    f"tile = all_to_all({self._group(mesh, axes)}, tile.reshape({arguments(shape)}))"
-                )
-                self.used.add("all_to_all")
+                text = f"all_to_all({self._group(mesh, axes)}, {_seen_as(shape)})"
             case Collect(axes, shape):
-                line(
-                    f"tile = all_gather({self._group(mesh, axes)}, tile.reshape({arguments(shape)}))"
-                )
-                self.used.add("all_gather")
+                text = f"all_gather({self._group(mesh, axes)}, {_seen_as(shape)})"
             case Scatter(axes, shape, op):
-                block = shape[len(axes) :]
-                members, name = self._group(mesh, axes), self.system.op(op, before.dtype)
-                line(f"tile = reduce_scatter({members}, tile, {name}).reshape({arguments(block)})")
-                self.used.add("reduce_scatter")
+                members, name = self._group(mesh, axes), system.op(op, before.dtype)
+                block = arguments(shape[len(axes) :])
+                text = f"reduce_scatter({members}, tile, {name}).reshape({block})"
             case CombineAll(axes, op):
-                line(
-                    f"tile = all_reduce({self._group(mesh, axes)}, tile, {self.system.op(op, before.dtype)})"
-                )
-                self.used.add("all_reduce")
+                members, name = self._group(mesh, axes), system.op(op, before.dtype)
+                text = f"all_reduce({members}, tile, {name})"
             case Embed(axes, shape, op):
-                identity = self._identity(op)
-                line(
-                    f"tile = embed({self._group(mesh, axes)}, tile.reshape({arguments(shape)}), {identity})"
-                )
-                self.used.add("embed")
+                members = self._group(mesh, axes)
+                text = f"embed({members}, {_seen_as(shape)}, {self._identity(op)})"
             case Keep(axes, op):
                 self.selected.setdefault(mesh, set()).update(axes)
-                names_ = [name_of(mesh, axis) for axis in axes]
-                rest = f"{self.system.full_like}(tile, {self._identity(op)})"
-                line(f"tile = {rest} if any({at_}[axis] for axis in {names_}) else tile")
+                names = [axis.text(mesh) for axis in axes]
+                rest = f"{system.full_like}(tile, {self._identity(op)})"
+                text = f"{rest} if any({at}[axis] for axis in {names}) else tile"
+            case Permute():
+                raise AssertionError("boxes are handed over")
+        self._line(mesh, f"tile = {text}")
 
     def _line(self, mesh: Mesh, text: str) -> None:
         """Add a line for the ranks of a mesh."""
+        self.body.append(self._for_ranks_of(mesh, text))
+
+    def _for_ranks_of(self, mesh: Mesh, text: str) -> str:
         is_for_all = mesh.n_devices == self._n_ranks()
-        self.body.append(text if is_for_all else f"if at{self._suffix(mesh)}:\n        {text}")
+        return text if is_for_all else f"if at{self._suffix(mesh)}:\n        {text}"
 
     def _suffix(self, mesh: Mesh) -> str:
         """What tells the names of a mesh from those of another; its axes are needed then."""
         if mesh not in self.meshes:
             self.meshes.append(mesh)
-        self.used.add("place")
-        return (
-            "" if self.plan.source.mesh == self.plan.target.mesh else f"_{self.meshes.index(mesh)}"
-        )
+        one_mesh = self.plan.source.mesh == self.plan.target.mesh
+        return "" if one_mesh else f"_{self.meshes.index(mesh)}"
 
     def _group(self, mesh: Mesh, axes: Axes) -> str:
-        words = [_word(name_of(mesh, axis)) for axis in axes]
+        words = [_word(axis.text(mesh)) for axis in axes]
         name = "_".join(["group" + self._suffix(mesh), *words])
         self.groups[mesh, axes] = name
-        self.used.add("group")
         return name
 
     def _hand_over(
@@ -246,7 +228,6 @@ class RankText:
             if resolved_axes(before, step.after):
                 more += f", {self.system.ufuncs[op]}"
         self.body.append(f"tile = hand_over(comm, tile, {shape}, MOVES_{number + 1}{more})")
-        self.used.add("hand_over")
 
     def _identity(self, op: str) -> str:
         return identity_text(op, self.plan.source.dtype).replace("np.inf", self.system.infinity)
@@ -257,12 +238,11 @@ class RankText:
         return max(ranks) + 1
 
     def _join(self) -> str:
-        plan = self.plan
-        n_ranks = self._n_ranks()
-        system, dtype = self.system, plan.source.dtype
+        plan, system = self.plan, self.system
+        n_ranks, dtype = self._n_ranks(), plan.source.dtype
         carrier = system.carrier(dtype)
-        is_combined = {"reduce_scatter", "all_reduce"} & self.used or any(
-            t.pending_op for t in (plan.source, plan.target)
+        is_combined = any(t.pending_op for t in (plan.source, plan.target)) or any(
+            f"{name}(" in line for line in self.body for name in ("reduce_scatter", "all_reduce")
         )
         if carrier.is_raw and is_combined:
             raise ConversionError(
@@ -284,39 +264,44 @@ class RankText:
             f"DTYPE = {carrier.text}" + (f"  # carries {dtype}" if carrier.is_raw else ""),
         ]
         for mesh in self.meshes:
-            sizes = {name_of(mesh, atom): atom.size for atom in self._atoms(mesh)}
+            sizes = {atom.text(mesh): atom.size for atom in self._atoms(mesh)}
             ranks = mesh.ranks if isinstance(mesh.ranks, range) else list(mesh.ranks)
             end = self._suffix(mesh)
             lines += [f"AXES{end} = {sizes}", f"RANKS{end} = {ranks}"]
         lines += self.tables
+        body = self._body(n_ranks, carrier.view)
         for name, text in system.functions.items():
-            if name in self.used:
+            if any(f"{name}(" in line for line in body):
                 lines += ["", *text.rstrip().splitlines()]
-        lines += ["", "", "def move(tile, comm):"]
         what = f"The tile of this rank after the move; collective over {n_ranks} ranks."
-        lines += [f'    """{what}"""', f"    assert {system.size} == {n_ranks}"]
-        if carrier.view:
-            lines.append("    tile = None if tile is None else tile.view(DTYPE)")
+        lines += ["", "", "def move(tile, comm):", f'    """{what}"""']
+        shapes = {int(rank): shape for rank, shape in tile_shapes(plan.source).items()}
+        main = system.main.strip().format(shapes=shapes, n=n_ranks).splitlines()
+        lines += [*(f"    {line}" for line in body), "", "", 'if __name__ == "__main__":']
+        return "\n".join([*lines, *(f"    {line}" for line in main)]) + "\n"
+
+    def _body(self, n_ranks: int, view: str) -> list[str]:
+        """The lines of the function that moves, which itself begins and ends the steps' lines."""
+        system = self.system
+        lines = [f"assert {system.size} == {n_ranks}"]
+        if view:
+            lines.append("tile = None if tile is None else tile.view(DTYPE)")
         for mesh in self.meshes:
             end = self._suffix(mesh)
-            lines.append(f"    at{end} = place(AXES{end}, RANKS{end}, {system.rank})")
+            lines.append(f"at{end} = place(AXES{end}, RANKS{end}, {system.rank})")
         for (mesh, axes), name in self.groups.items():
             atoms = [atom for atom in self._atoms(mesh) if any(atom.inside(a) for a in axes)]
-            names = [name_of(mesh, atom) for atom in atoms]
+            names = [atom.text(mesh) for atom in atoms]
             end = self._suffix(mesh)
-            lines.append(f"    {name} = group(comm, AXES{end}, RANKS{end}, {names})")
-        lines += [f"    {line}" for line in self.body]
+            lines.append(f"{name} = group(comm, AXES{end}, RANKS{end}, {names})")
+        lines += self.body
         for (mesh, _), name in self.groups.items():
-            is_for_all = mesh.n_devices == n_ranks
-            only = "" if is_for_all else f"if at{self._suffix(mesh)}:\n        "
-            lines.append(f"    {only}{system.free.format(name=name)}")
+            lines.append(self._for_ranks_of(mesh, system.free.format(name=name)))
         if not self.body:
-            lines.append(f"    tile = None if tile is None else tile.{system.copy}()")
-        if carrier.view:
-            lines.append(f"    tile = None if tile is None else tile.view({carrier.view})")
-        lines.append("    return tile")
-        lines += ["", *self._main(n_ranks)]
-        return "\n".join(lines) + "\n"
+            lines.append(f"tile = None if tile is None else tile.{system.copy}()")
+        if view:
+            lines.append(f"tile = None if tile is None else tile.view({view})")
+        return [*lines, "return tile"]
 
     def _atoms(self, mesh: Mesh) -> tuple[SubAxis, ...]:
         """The axes of a mesh, cut wherever a call names a part of one."""
@@ -324,15 +309,10 @@ class RankText:
         named += [axis for (other, axes) in self.groups if other == mesh for axis in axes]
         return tuple(atom for atom in refined_parts(mesh, named) if atom.size > 1)
 
-    def _main(self, n_ranks: int) -> list[str]:
-        shapes = {int(rank): shape for rank, shape in tile_shapes(self.plan.source).items()}
-        main = self.system.main.strip().format(shapes=shapes, n=n_ranks)
-        return ["", 'if __name__ == "__main__":', *(f"    {line}" for line in main.splitlines())]
 
-
-def name_of(mesh: Mesh, atom: SubAxis) -> str:
-    """What an atom is called in the text: as the notation writes it."""
-    return atom.text(mesh)
+def _seen_as(shape: Sequence[int]) -> str:
+    """The tile with other dims, as text."""
+    return f"tile.reshape({arguments(shape)})"
 
 
 def _word(name: str) -> str:
