@@ -16,7 +16,8 @@ from redist.learn.kernels import library, steps
 from redist.learn.kernels.messages import Messages
 from redist.learn.metrics import silhouette_score
 from redist.learn.near import nearest_chain, searching
-from redist.learn.near.searching import Search, nearest_distances
+from redist.learn.near.nearest import nearest_in
+from redist.learn.near.searching import Search
 from redist.learn.vectors.eigenvectors import times
 from redist.spmd import ExactGrid
 from redist.text import progress
@@ -90,7 +91,7 @@ def test_searches_in_parts_keep_their_bits(algorithm: str, monkeypatch: pytest.M
     model = search.over(ROWS)
     want = model.kneighbors(ROWS, 5)[0]
     monkeypatch.setattr(searching, "BY_HAND", searching.CHUNK)
-    assert np.array_equal(nearest_distances(model, ROWS, 5), want)
+    assert np.array_equal(nearest_in(model, ROWS, 5)[0], want)
 
 
 def test_progress_is_shown_if_asked(capsys: pytest.CaptureFixture[str]) -> None:

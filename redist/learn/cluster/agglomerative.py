@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from redist.learn.borrowed import TREE_METRICS, cut_tree, fit_context, single_linkage_label
 from redist.learn.given import FLOATS, take_rows
 from redist.learn.kernels.cuda.columns import column_means
-from redist.learn.kernels.cuda.near import MOST_DIMS
+from redist.learn.kernels.cuda.near import can_stay
 from redist.learn.kernels.steps import pair_sums
 from redist.learn.near.nearest_chain import distance_columns, merge_all
 from redist.learn.near.spanning_tree import is_fused_by_scipy, spanning_tree
@@ -34,7 +34,6 @@ from redist.spmd import (
     cut_like,
     is_global,
     largest,
-    lies_on_gpu,
     total_of,
     whole_of,
 )
@@ -74,16 +73,11 @@ class AgglomerativeClustering(ClustersRows, sklearn.cluster.AgglomerativeCluster
         stays = stays_on_gpu(X, self.linkage, self.metric)
         rows = take_rows(self, X, on_gpu=stays, dtype="numeric", order=None, ensure_min_samples=2)
         check_merging(self)
-        merges = self._merges(rows)
-        labels = take_merges(self, merges, rows.n)
-        self.labels_ = labels if rows.given is None else cut_like(rows.given, labels)
-        return self
-
-    def _merges(self, rows: Rows) -> Values:
-        """**Collective.** The merges of all rows."""
         if self.linkage != "single":
             rows.need("fit AgglomerativeClustering to", 8 * rows.n)
-        return merges_of(rows, self.linkage, self.metric)
+        labels = take_merges(self, merges_of(rows, self.linkage, self.metric), rows.n)
+        self.labels_ = labels if rows.given is None else cut_like(rows.given, labels)
+        return self
 
 
 def take_merges(model: Any, merges: NDArray[np.float64], n_leaves: int) -> NDArray[np.intp]:
@@ -123,8 +117,8 @@ def goes_over_ranks(metric: Any) -> bool:
 
 def stays_on_gpu(X: Any, linkage: str, metric: Any) -> bool:
     """**Local.** Whether rows on GPUs can stay there while distances still have SciPy's bits."""
-    plain = lies_on_gpu(X) and metric in SQUARED and X.shape[-1] <= MOST_DIMS
-    return bool(plain and (linkage == "single" or is_fused_by_scipy() is not None))
+    plain = can_stay(X) and metric in SQUARED
+    return plain and (linkage == "single" or is_fused_by_scipy() is not None)
 
 
 def merges_of(rows: Rows, linkage: str, metric: str) -> Values:

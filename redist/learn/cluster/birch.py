@@ -19,14 +19,14 @@ from redist.learn.borrowed import cut_tree
 from redist.learn.cluster.agglomerative import merges_of
 from redist.learn.cluster.kmeans import distances_to
 from redist.learn.given import take_rows
-from redist.learn.kernels.cuda.near import MOST_DIMS, nearest_of
+from redist.learn.kernels.cuda.near import can_stay, nearest_of
 from redist.learn.near.spanning_tree import is_fused_by_scipy
 from redist.learn.over_ranks import ClustersRows
 from redist.learn.working import working
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_device
 from redist.runtime.ranks.world import Comm, comm_or_world
-from redist.spmd import Rows, is_global, lies_on_gpu
+from redist.spmd import Rows, is_global
 from redist.text.progress import phase
 
 Values = NDArray[Any]
@@ -91,7 +91,7 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
             super()._fit(X, partial)
             return self
         goes_on = bool(partial and getattr(self, "root_", None))
-        rows = take_rows(self, X, reset=not goes_on, on_gpu=_stays(X))
+        rows = take_rows(self, X, reset=not goes_on, on_gpu=can_stay(X))
         asked = self.n_clusters, self.compute_labels
         self.n_clusters, self.compute_labels = None, False  # not for every block
         try:
@@ -132,7 +132,7 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
         if not is_global(X):
             return super().predict(X)
         check_is_fitted(self)
-        rows = take_rows(self, X, reset=False, on_gpu=_stays(X))
+        rows = take_rows(self, X, reset=False, on_gpu=can_stay(X))
         return rows.answer(self._own_labels(rows.local))
 
     def transform(self, X: Any) -> Any:
@@ -142,8 +142,3 @@ class Birch(ClustersRows, sklearn.cluster.Birch):  # type: ignore[misc]
         check_is_fitted(self)
         rows = take_rows(self, X, reset=False, on_gpu=True)
         return rows.answer(distances_to(rows, self.subcluster_centers_))
-
-
-def _stays(X: Any) -> bool:
-    """Whether rows on GPUs can stay there."""
-    return lies_on_gpu(X) and X.shape[-1] <= MOST_DIMS

@@ -19,7 +19,7 @@ from redist import pgas
 from redist.learn.borrowed import fit_context
 from redist.learn.given import FLOATS, take_rows, take_weights
 from redist.learn.kernels.cuda.near import (
-    MOST_DIMS,
+    can_stay,
     flatten,
     join_near,
     join_told,
@@ -38,7 +38,6 @@ from redist.spmd import (
     Totals,
     Visits,
     largest,
-    lies_on_gpu,
     total_of,
 )
 from redist.text.progress import phase
@@ -78,23 +77,16 @@ class DBSCAN(ClustersWeightedRows, sklearn.cluster.DBSCAN):  # type: ignore[misc
         """**Collective over** the communicator of ``X``. Find the clusters of the rows of ``X``."""
         if issparse(X) or self.metric == "precomputed":
             return self._fit_whole(X, sample_weight=sample_weight)
-        stays = lies_on_gpu(X) and is_euclidean(self.metric, self.p, self.metric_params)
-        stays = stays and X.shape[-1] <= MOST_DIMS
+        stays = can_stay(X) and is_euclidean(self.metric, self.p, self.metric_params)
         rows = take_rows(self, X, on_gpu=stays, dtype="numeric", order=None, accept_sparse="csr")
         rows.need("fit DBSCAN to", 24 * rows.d + 64)
         weights = None
         if sample_weight is not None:
             weights = take_weights(rows, sample_weight, dtype=np.float64)
         search = Search.of(
-            rows.n,
-            rows.d,
-            radius=self.eps,
-            algorithm=self.algorithm,
-            leaf_size=self.leaf_size,
-            metric=self.metric,
-            metric_params=self.metric_params,
-            p=self.p,
-        )
+            rows.n, rows.d, radius=self.eps, algorithm=self.algorithm, leaf_size=self.leaf_size,
+            metric=self.metric, metric_params=self.metric_params, p=self.p,
+        )  # fmt: skip
         if rows.on_gpu:
             floats = rows.dtype in FLOATS
             local = rows.local if floats else rows.local.astype(np.float64)

@@ -21,14 +21,14 @@ from redist.learn.borrowed import (
     tree_to_labels,
 )
 from redist.learn.given import take_rows
-from redist.learn.kernels.cuda.near import MOST_DIMS, MOST_NEAREST
+from redist.learn.kernels.cuda.near import MOST_NEAREST, can_stay
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search, is_euclidean
 from redist.learn.near.spanning_tree import spanning_tree
 from redist.learn.over_ranks import ClustersRows
 from redist.runtime.cuda.arrays import to_host
 from redist.runtime.cuda.loops import functions_for
-from redist.spmd import Rows, all_rows, cut_like, is_global, lies_on_gpu, whole_of
+from redist.spmd import Rows, all_rows, cut_like, is_global, whole_of
 from redist.text.progress import phase
 
 Values = NDArray[Any]
@@ -80,13 +80,9 @@ class HDBSCAN(ClustersRows, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         phase("clusters", 3, 3)
         self._single_linkage_tree_ = single_linkage_of(tree)
         labels, strengths = tree_to_labels(
-            self._single_linkage_tree_,
-            self.min_cluster_size,
-            self.cluster_selection_method,
-            self.allow_single_cluster,
-            self.cluster_selection_epsilon,
-            self.max_cluster_size,
-        )
+            self._single_linkage_tree_, self.min_cluster_size, self.cluster_selection_method,
+            self.allow_single_cluster, self.cluster_selection_epsilon, self.max_cluster_size,
+        )  # fmt: skip
         if rest.n < rows.n:
             labels, strengths = self._with_outliers(rows.gather(sums), labels, strengths)
         if self.store_centers:
@@ -122,21 +118,16 @@ class HDBSCAN(ClustersRows, sklearn.cluster.HDBSCAN):  # type: ignore[misc]
         """Whether rows on GPUs can stay there."""
         k = self.min_cluster_size if self.min_samples is None else self.min_samples
         is_plain = self.metric in PLAIN and is_euclidean(self.metric, None, self.metric_params)
-        return bool(lies_on_gpu(X) and is_plain and k <= MOST_NEAREST and X.shape[-1] <= MOST_DIMS)
+        return can_stay(X) and is_plain and k <= MOST_NEAREST
 
     def _search(self, rows: Rows) -> Search:
         """The search that scikit-learn takes for core distances."""
         by_tree = "kd_tree" if self.metric in KDTree.valid_metrics else "ball_tree"
+        algorithm = by_tree if self.algorithm == "auto" else self.algorithm
         return Search.of(
-            rows.n,
-            rows.d,
-            n_neighbors=self._min_samples,
-            algorithm=by_tree if self.algorithm == "auto" else self.algorithm,
-            leaf_size=self.leaf_size,
-            metric=self.metric,
-            metric_params=self._metric_params,
-            p=None,
-        )
+            rows.n, rows.d, n_neighbors=self._min_samples, algorithm=algorithm,
+            leaf_size=self.leaf_size, metric=self.metric, metric_params=self._metric_params, p=None,
+        )  # fmt: skip
 
     def _check_count(self, n: int) -> None:
         """**Local.** Refuse too few rows, in scikit-learn's words."""

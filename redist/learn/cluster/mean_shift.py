@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from redist.learn.borrowed import fit_context
 from redist.learn.given import take_rows
-from redist.learn.kernels.cuda.near import MOST_DIMS, all_squares, nearest_of, sums_near
+from redist.learn.kernels.cuda.near import all_squares, can_stay, nearest_of, sums_near
 from redist.learn.near.searching import Slabs, parts_of
 from redist.learn.over_ranks import OverRanks
 from redist.learn.working import working
@@ -31,7 +31,6 @@ from redist.spmd import (
     all_rows,
     is_global,
     largest,
-    lies_on_gpu,
     own_range,
     total_of,
     whole_of,
@@ -284,11 +283,6 @@ def take_plain(x: Any) -> Rows:
     """**Collective.** Rows that belong to no estimator, as double-precision floats."""
     checked = x if is_global(x) else check_array(x)
     return take_rows(BaseEstimator(), checked, on_gpu=can_stay(x), dtype=np.float64)
-
-
-def can_stay(x: Any) -> bool:
-    """**Local.** Whether these are rows on GPUs for which there are loops."""
-    return bool(lies_on_gpu(x) and x.shape[-1] <= MOST_DIMS)
 
 
 def kth_distances(rows: Rows, k: int) -> Values:

@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise_distances
 
 from redist.learn.borrowed import BOOLEAN_METRICS, check_optics_size, fit_context
 from redist.learn.given import take_rows
-from redist.learn.kernels.cuda.near import MOST_DIMS, MOST_NEAREST
+from redist.learn.kernels.cuda.near import MOST_NEAREST, can_stay
 from redist.learn.near.nearest import distances_to_nearest
 from redist.learn.near.searching import Search
 from redist.learn.near.spanning_tree import (
@@ -27,7 +27,7 @@ from redist.learn.near.spanning_tree import (
     is_fused_by_scipy,
 )
 from redist.learn.over_ranks import OverRanks
-from redist.spmd import Rows, cut_like, is_global, lies_on_gpu, whole_of
+from redist.spmd import Rows, cut_like, is_global, whole_of
 from redist.text.progress import phase
 
 Values = NDArray[Any]
@@ -76,10 +76,10 @@ class OPTICS(OverRanks, sklearn.cluster.OPTICS):  # type: ignore[misc]
     def _stays(self, X: Any) -> bool:
         """Whether rows on GPUs can stay there, and distances have SciPy's bits."""
         is_plain = self.metric == "minkowski" and self.p == 2 and not self.metric_params
-        if not (lies_on_gpu(X) and is_plain) or is_fused_by_scipy() is None:
+        if not (can_stay(X) and is_plain) or is_fused_by_scipy() is None:
             return False
         least = self.min_samples * (X.shape[0] if self.min_samples <= 1 else 1)
-        return bool(least <= MOST_NEAREST and X.shape[-1] <= MOST_DIMS)
+        return bool(least <= MOST_NEAREST)
 
     def _labels(self, graph: Graph) -> Values:
         """**Local.** The clusters, from the order of all rows."""

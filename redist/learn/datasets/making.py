@@ -93,18 +93,9 @@ class Shuffled:
         return out.astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class InOrder:
-    """The identity permutation."""
-
-    def __call__(self, numbers: Numbers) -> Numbers:
-        """**Local.** The numbers unchanged."""
-        return numbers
-
-
-def order_of(n: int, shuffle: bool, seed: int) -> Shuffled | InOrder:
-    """**Local.** The order of the rows: shuffled or not."""
-    return Shuffled(n, seed) if shuffle else InOrder()
+def order_of(n: int, shuffle: bool, seed: int) -> Callable[[Numbers], Numbers]:
+    """**Local.** Where each row of a number goes: to a shuffled place or to its own."""
+    return Shuffled(n, seed) if shuffle else lambda numbers: numbers
 
 
 def _turned(

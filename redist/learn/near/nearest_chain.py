@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from redist.learn.kernels.cuda.chain import merge_on_gpu
-from redist.learn.kernels.cuda.near import all_squares
+from redist.learn.kernels.cuda.near import all_squares, merge_on_gpu
 from redist.learn.kernels.library import address, library
 from redist.learn.near.spanning_tree import is_fused_by_scipy
 from redist.runtime.cuda.arrays import to_device, to_host
@@ -164,8 +163,8 @@ def merge_all(rows: Rows, far: Values, linkage: str, said: Said = nothing) -> Va
 def _merge_together(rows: Rows, far: Values, linkage: str, said: Said) -> Values:
     """**Collective.** Two points, how far they are apart and how many are in both, in the order of chains."""
     n, own = rows.n, slice(rows.first, rows.first + len(rows.local))
-    tell = RowsOfAll(rows.comm, 3)
-    pieces = RowPieces(rows)
+    counts = np.diff(rows.firsts())
+    tell, pieces = RowsOfAll(rows.comm, 3), RowsOfAll(rows.comm, int(counts.max()))
     size, merges, chain = np.ones(n), np.empty((n - 1, 4)), list[int]()
     for k in range(n - 1):
         if not chain:
@@ -187,30 +186,14 @@ def _merge_together(rows: Rows, far: Values, linkage: str, said: Said) -> Values
             new[y - own.start] = np.inf
         if rows.on_gpu:
             far[y] = to_device(new)
-        whole = pieces.join(new)
+        pieces.row[: len(new)] = new
+        whole = np.concatenate([one[:n] for one, n in zip(pieces(), counts, strict=True)])
         if own.start <= y < own.stop:
             far[:, y - own.start] = rows.beside(whole)
         if own.start <= x < own.stop:
             far[:, x - own.start] = np.inf
         said(k + 1, n - 1)
     return merges
-
-
-class RowPieces:
-    """Joins a row of numbers whose pieces lie with the ranks' rows; prepared once."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._firsts = rows.firsts()
-        self._most = int(np.diff(self._firsts).max())
-        self._tell = RowsOfAll(rows.comm, self._most)
-
-    def join(self, piece: Values) -> Values:
-        """**Collective.** The whole row."""
-        self._tell.row[: len(piece)] = piece
-        every = self._tell()
-        return np.concatenate(
-            [one[:n] for one, n in zip(every, np.diff(self._firsts), strict=True)]
-        )
 
 
 def _nearest(tell: RowsOfAll, row: Values, first: int, before: int) -> tuple[int, float]:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
 from redist.spmd import Passing, Rows, all_rows, total_of
-from redist.text.progress import Said, nothing
 
 Values = NDArray[Any]
 Numbers = NDArray[np.int64]
@@ -131,27 +130,6 @@ class Search:
     def over(self, rows: Values) -> NearestNeighbors:
         """**Local.** A search over some rows, at least one."""
         return NearestNeighbors(**self.options).fit(rows)
-
-
-def nearest_distances(
-    model: NearestNeighbors | None,
-    rows: Values,
-    k: int,
-    reach: Values | None = None,
-    said: Said = nothing,
-) -> Values:
-    """**Local.** Distances of rows to the ``k`` nearest of a search; infinite where there are fewer.
-
-    Also where nothing is within a row's ``reach``, if that is given: nobody looks for its nearest then.
-    """
-    out = np.full((len(rows), k), np.inf)
-    which = rows_within(model, rows, reach)
-    if model is not None and len(which):
-        n = min(k, model.n_samples_fit_)
-        for part in parts_of(model, len(which)):
-            out[which[part], :n] = model.kneighbors(rows[which[part]], n)[0]
-            said(part.stop, len(which), OWN_ROWS)
-    return out
 
 
 def parts_of(model: NearestNeighbors, n: int) -> Iterator[slice]:

@@ -49,11 +49,6 @@ def gaussian_on_gpu(rows: Rows, gamma: float) -> Any:
     return out
 
 
-def times_on_gpu(matrix: Any, block: Values) -> Values:
-    """**Local.** Rows on a GPU times a block in memory, in double precision; the product is in memory."""
-    return np.ascontiguousarray(to_host(matrix @ to_device(block)))
-
-
 def met_by(matrix: Any, places: NDArray[np.int64]) -> NDArray[np.int8]:
     """**Local.** 1 for every column in which one of some rows on a GPU is not 0, in memory."""
     xp = functions_for(matrix)
@@ -160,7 +155,7 @@ class ScaledAffinity:
         """**Collective.** The own rows of the scaled matrix times a block."""
         whole = self.rows.gather(block / self.roots[:, None])
         if is_device(self.matrix):
-            found = times_on_gpu(self.matrix, whole)
+            found = np.ascontiguousarray(to_host(self.matrix @ to_device(whole)))
         else:
             found = self.matrix @ whole if issparse(self.matrix) else times(self.matrix, whole)
         return found / self.roots[:, None]

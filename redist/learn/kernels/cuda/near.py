@@ -2,7 +2,8 @@
 
 Points are ``n, d`` arrays of one type on the GPU, floats of single or double precision. Distances are
 compared as squares, worked out in double precision as scikit-learn's trees do: the same bits. Also a
-spanning tree that grows on a GPU: the points outside it stay there, and so does what steps tell.
+spanning tree that grows on a GPU: the points outside it stay there, and so does what steps tell. And merges
+by chains of nearest neighbours, whose steps follow each other without a word from the host.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 from redist.learn.kernels.library import C_TYPES, source_of
 from redist.runtime.cuda.arrays import to_device, to_host
 from redist.runtime.cuda.loops import functions_for, n_processors, run_loop
-from redist.spmd import ExactGrid
+from redist.spmd import ExactGrid, lies_on_gpu
+from redist.text.progress import Said
 
 THREADS = 128
 """Of a block; each looks after a point."""
@@ -33,8 +35,15 @@ TREE_BLOCKS = 4
 """Blocks for each processor, at most."""
 STAGE = 4096
 """Steps after which fewer blocks may do."""
+CHAIN_STAGE = 4096
+"""Steps of a chain that are started before the host looks how many merges are done."""
 SHARED_BYTES = 8 * (3 * TREE_THREADS + 1)
 """What a block takes of a processor's memory, as prim.cu lays it out."""
+
+
+def can_stay(x: Any) -> bool:
+    """**Local.** Whether these are rows on GPUs for which there are loops."""
+    return bool(lies_on_gpu(x) and x.shape[-1] <= MOST_DIMS)
 
 
 def weigh_near(points: Any, others: Any, limit: float, weights: Any, sums: Any) -> None:
@@ -207,3 +216,27 @@ class OutsideOnGpu:
             *self._apart, self._found, options=self._options,
             shared_bytes=SHARED_BYTES, times=times,
         )  # fmt: skip
+
+
+def merge_on_gpu(linkage: int, far: Any, said: Said) -> Any:
+    """**Local.** All merges of points in the order of chains, in memory; ``far`` is changed.
+
+    ``linkage`` is its number in chain.cu.
+    """
+    xp, n = functions_for(far), len(far)
+    blocks = min(-(-n // TREE_THREADS), n_processors())
+    size, chain, merges = xp.ones(n), xp.zeros(n, np.int64), xp.zeros((n - 1, 4))
+    # Length of the chain, where it begins, merges done, from, into, the last of the chain, the one before.
+    state = to_device(np.array([1, 0, 0, -1, -1, 0, -1, 0]))
+    places = xp.zeros(3), xp.zeros(blocks, np.int64), xp.zeros(blocks)
+    options = f"-DTHREADS={TREE_THREADS}", f"-DLINKAGE={linkage}"
+    done = 0
+    while done < n - 1:
+        run_loop(
+            source_of("least", "chain"), "chain_step", blocks, TREE_THREADS, far, n, size, chain, merges,
+            state, *places, np.inf, options=options, shared_bytes=SHARED_BYTES,
+            times=min(CHAIN_STAGE, 3 * (n - done)),
+        )  # fmt: skip
+        done = int(to_host(state)[2])
+        said(done, n - 1)
+    return to_host(merges)
