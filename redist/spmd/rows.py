@@ -153,8 +153,7 @@ class Rows:
         """**Local.** Values of this rank's rows as a global array, with rows cut over all ranks."""
         values = functions_for(values).ascontiguousarray(values)
         t = cut_by_rows(self.comm.size, values.dtype, (self.n, *values.shape[1:]))
-        made = Array(t, self.comm, values, memory_for(is_device(values)))
-        return made
+        return Array(t, self.comm, values, memory_for(is_device(values)))
 
     def answer(self, values: Values) -> Any:
         """**Collective.** Values for the rows in the form of the user's input: cut the same way, or whole."""
@@ -212,13 +211,9 @@ class Passing:
         >>> passing.there(np.array([10, 11, 12])).tolist()
         [12, 10]
         """
-        right = len(rows) == len(ranks)
-        right = right and (not len(ranks) or (ranks.min() >= 0 and ranks.max() < comm.size))
-        given = np.full(comm.size, -1)
-        if right:
-            given = np.bincount(ranks, minlength=comm.size).astype(np.int64)
-        every = all_rows(comm, given)
-        if (every < 0).any():
+        given = _numbers_for(comm, len(rows), ranks)
+        every = all_rows(comm, np.full(comm.size, -1) if given is None else given)
+        if given is None or (every < 0).any():
             raise _no_rank(comm, int((every < 0).any(axis=1).argmax()))
         return Passing(
             comm, rows[np.argsort(ranks, kind="stable")], given, every[:, comm.rank].copy()
@@ -242,11 +237,9 @@ class Passing:
         if data.ndim == 0 or data.dtype.itemsize * math.prod(data.shape[1:]) == 0:
             passing = Passing.of(comm, np.arange(len(ranks)), ranks)
             return passing, passing.there(data)
-        right = len(data) == len(ranks)
-        right = right and (not len(ranks) or (ranks.min() >= 0 and ranks.max() < comm.size))
+        given = _numbers_for(comm, len(data), ranks)
         rows = np.argsort(ranks, kind="stable")
-        given = np.bincount(ranks, minlength=comm.size).astype(np.int64) if right else None
-        out, got = traffic().pass_rows(comm, data[rows] if right else data[:0], given)
+        out, got = traffic().pass_rows(comm, data[:0] if given is None else data[rows], given)
         if out is None or given is None:
             raise _no_rank(comm, int((got < 0).argmax()))
         return Passing(comm, rows, given, got), out
@@ -263,6 +256,12 @@ class Passing:
     def back(self, values: Values) -> Values:
         """**Collective.** Pass values of the received rows back, into the order of :attr:`rows`."""
         return _exchange(self.comm, values, self.got, self.given)
+
+
+def _numbers_for(comm: Comm, n: int, ranks: Numbers) -> Numbers | None:
+    """How many rows go to each rank; None unless each of ``n`` rows has a rank that is there."""
+    right = n == len(ranks) and (not n or (ranks.min() >= 0 and ranks.max() < comm.size))
+    return np.bincount(ranks, minlength=comm.size).astype(np.int64) if right else None
 
 
 def _no_rank(comm: Comm, bad: int) -> RequestError:

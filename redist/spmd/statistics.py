@@ -125,15 +125,14 @@ class RunningSums:
 
         This is a row number. With ``side="right"``, sums equal to the value count too.
         """
-        below = to_host(
-            functions_for(self.sums).searchsorted(self.sums, self.rows.beside(values), side)
-        )
-        return total_of(self.rows.comm, below.astype(np.int64))
+        return self._below(self.sums, values, side)
 
     def find_shares(self, shares: Values) -> Numbers:
         """**Collective.** The rows at given shares of the total, from 0 to 1, as ``choice`` finds them."""
-        sums = self.sums / self.total
-        below = to_host(functions_for(sums).searchsorted(sums, self.rows.beside(shares), "right"))
+        return self._below(self.sums / self.total, shares, "right")
+
+    def _below(self, sums: Values, values: Values, side: str) -> Numbers:
+        below = to_host(functions_for(sums).searchsorted(sums, self.rows.beside(values), side))
         return total_of(self.rows.comm, below.astype(np.int64))
 
 
