@@ -159,13 +159,9 @@ class Names:
         return tuple(found)
 
     def _make(
-        self,
-        stored: str,
-        number: int,
-        stars: tuple[str, ...],
-        counts: Mapping[str, int],
+        self, stored: str, number: int, stars: tuple[str, ...], counts: Mapping[str, int],
         known: Mapping[str, Sequence[int]],
-    ) -> Shape:
+    ) -> Shape:  # fmt: skip
         """The shape of what a rule makes of named tensors, all of which must be there."""
         rule = self.rules[number]
         if self._rule_of(stored) != (number, stars):

@@ -276,13 +276,9 @@ def _item(reader: Reader, dim: int, *, stored: bool) -> Digit | Sum:
 
 
 def _part(
-    reader: Reader,
-    name: NamePattern,
-    at: int,
-    of_dims: tuple[Segments, ...],
-    segment: tuple[int, ...],
-    own: tuple[Sum, ...] | None,
-) -> RulePart:
+    reader: Reader, name: NamePattern, at: int, of_dims: tuple[Segments, ...],
+    segment: tuple[int, ...], own: tuple[Sum, ...] | None,
+) -> RulePart:  # fmt: skip
     """A part of a rule, its dims as digits of its segment."""
     digits: dict[Ref, Digit] = {}
     for dim, (segments, number) in enumerate(zip(of_dims, segment, strict=True)):

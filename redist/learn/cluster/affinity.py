@@ -243,17 +243,10 @@ class AffinityPropagation(ClustersRows, sklearn.cluster.AffinityPropagation):  #
 
 
 def affinity_propagation(
-    S: Any,
-    *,
-    preference: Any = None,
-    convergence_iter: int = 15,
-    max_iter: int = 200,
-    damping: float = 0.5,
-    copy: bool = True,
-    verbose: bool = False,
-    return_n_iter: bool = False,
+    S: Any, *, preference: Any = None, convergence_iter: int = 15, max_iter: int = 200,
+    damping: float = 0.5, copy: bool = True, verbose: bool = False, return_n_iter: bool = False,
     random_state: Any = None,
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...]:  # fmt: skip
     """**Collective.** Exemplars and labels, as in :class:`AffinityPropagation`, from similarities."""
     model = AffinityPropagation(
         damping=damping, max_iter=max_iter, convergence_iter=convergence_iter, copy=copy,

@@ -158,13 +158,9 @@ def ward_tree(
 
 @working
 def linkage_tree(
-    X: Any,
-    connectivity: Any = None,
-    n_clusters: int | None = None,
-    linkage: str = "complete",
-    affinity: Any = "euclidean",
-    return_distance: bool = False,
-) -> tuple[Any, ...]:
+    X: Any, connectivity: Any = None, n_clusters: int | None = None, linkage: str = "complete",
+    affinity: Any = "euclidean", return_distance: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
     """**Collective.** Merges by distance: children, parts, leaves, None, and distances if asked for."""
     if connectivity is not None or not goes_over_ranks(affinity):
         return sklearn.cluster.linkage_tree(

@@ -107,18 +107,10 @@ class DBSCAN(ClustersWeightedRows, sklearn.cluster.DBSCAN):  # type: ignore[misc
 
 
 def dbscan(
-    X: Any,
-    eps: float = 0.5,
-    *,
-    min_samples: int = 5,
-    metric: Any = "minkowski",
-    metric_params: Any = None,
-    algorithm: str = "auto",
-    leaf_size: int = 30,
-    p: float | None = 2,
-    sample_weight: Any = None,
-    n_jobs: int | None = None,
-) -> tuple[Any, Any]:
+    X: Any, eps: float = 0.5, *, min_samples: int = 5, metric: Any = "minkowski",
+    metric_params: Any = None, algorithm: str = "auto", leaf_size: int = 30, p: float | None = 2,
+    sample_weight: Any = None, n_jobs: int | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """**Collective.** Core rows and labels, as in :class:`DBSCAN`."""
     model = DBSCAN(
         eps, min_samples=min_samples, metric=metric, metric_params=metric_params,

@@ -143,20 +143,11 @@ class KMeans(RowsOfCenters, sklearn.cluster.KMeans):  # type: ignore[misc]
 
 
 def k_means(
-    X: Any,
-    n_clusters: int,
-    *,
-    sample_weight: Any = None,
-    init: Any = "k-means++",
-    n_init: Any = "auto",
-    max_iter: int = 300,
-    verbose: Any = False,
-    tol: float = 1e-4,
-    random_state: Any = None,
-    copy_x: bool = True,
-    algorithm: str = "lloyd",
+    X: Any, n_clusters: int, *, sample_weight: Any = None, init: Any = "k-means++",
+    n_init: Any = "auto", max_iter: int = 300, verbose: Any = False, tol: float = 1e-4,
+    random_state: Any = None, copy_x: bool = True, algorithm: str = "lloyd",
     return_n_iter: bool = False,
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...]:  # fmt: skip
     """**Collective.** Centres, labels and inertia as in :class:`KMeans`, and its rounds if asked for."""
     made = KMeans(
         n_clusters, init=init, n_init=n_init, max_iter=max_iter, verbose=verbose, tol=tol,
@@ -167,14 +158,9 @@ def k_means(
 
 
 def kmeans_plusplus(
-    X: Any,
-    n_clusters: int,
-    *,
-    sample_weight: Any = None,
-    x_squared_norms: Any = None,
-    random_state: Any = None,
-    n_local_trials: int | None = None,
-) -> tuple[Values, NDArray[np.int64]]:
+    X: Any, n_clusters: int, *, sample_weight: Any = None, x_squared_norms: Any = None,
+    random_state: Any = None, n_local_trials: int | None = None,
+) -> tuple[Values, NDArray[np.int64]]:  # fmt: skip
     """**Collective.** Rows of ``X`` to start k-means from, and their row numbers, the same on every rank."""
     if not is_global(X):
         if issparse(X):
@@ -217,13 +203,9 @@ def given_centers(model: Any, rows: Rows) -> Any:
 
 
 def start_centers(
-    model: Any,
-    weighted: WeightedRows,
-    norms: Values | None,
-    init: Any,
-    k: int,
+    model: Any, weighted: WeightedRows, norms: Values | None, init: Any, k: int,
     random_state: np.random.RandomState,
-) -> Values:
+) -> Values:  # fmt: skip
     """**Collective.** The centres that rounds start from."""
     rows = weighted.rows
     if isinstance(init, str) and init == "k-means++":

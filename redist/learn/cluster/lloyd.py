@@ -37,13 +37,9 @@ def squared_norms(rows: Values) -> Values:
 
 
 def choose_seeds(
-    rows: Rows,
-    weights: Values,
-    k: int,
-    random_state: np.random.RandomState,
-    norms: Values | None = None,
-    n_trials: int | None = None,
-) -> tuple[Values, NDArray[np.int64]]:
+    rows: Rows, weights: Values, k: int, random_state: np.random.RandomState,
+    norms: Values | None = None, n_trials: int | None = None,
+) -> tuple[Values, NDArray[np.int64]]:  # fmt: skip
     """**Collective.** ``k`` rows that lie far from each other, and their row numbers, by greedy k-means++.
 
     Each time, ``n_trials`` rows are drawn by their squared distance to the nearest seed, and the one that
@@ -209,13 +205,9 @@ def _new_centers(weighted: WeightedRows, total: Values, old: Values, labels: Lab
 
 
 def _fill_empty(
-    weighted: WeightedRows,
-    empty: NDArray[np.intp],
-    sums: Values,
-    weight: Values,
-    old: Values,
+    weighted: WeightedRows, empty: NDArray[np.intp], sums: Values, weight: Values, old: Values,
     labels: Labels,
-) -> None:
+) -> None:  # fmt: skip
     """**Collective.** Give every empty cluster one of the rows that are farthest from their centres.
 
     Which goes to which is what NumPy's ``argpartition`` of all distances says, as in scikit-learn: every

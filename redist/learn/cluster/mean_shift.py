@@ -107,16 +107,9 @@ class MeanShift(OverRanks, sklearn.cluster.MeanShift):  # type: ignore[misc]
 
 
 def mean_shift(
-    X: Any,
-    *,
-    bandwidth: float | None = None,
-    seeds: Any = None,
-    bin_seeding: bool = False,
-    min_bin_freq: int = 1,
-    cluster_all: bool = True,
-    max_iter: int = 300,
-    n_jobs: int | None = None,
-) -> tuple[Values, Any]:
+    X: Any, *, bandwidth: float | None = None, seeds: Any = None, bin_seeding: bool = False,
+    min_bin_freq: int = 1, cluster_all: bool = True, max_iter: int = 300, n_jobs: int | None = None,
+) -> tuple[Values, Any]:  # fmt: skip
     """**Collective.** Centres and labels, as in :class:`MeanShift`."""
     model = MeanShift(
         bandwidth=bandwidth, seeds=seeds, bin_seeding=bin_seeding, min_bin_freq=min_bin_freq,

@@ -106,17 +106,9 @@ class OPTICS(OverRanks, sklearn.cluster.OPTICS):  # type: ignore[misc]
 
 
 def compute_optics_graph(
-    X: Any,
-    *,
-    min_samples: float,
-    max_eps: float,
-    metric: Any,
-    p: float,
-    metric_params: Any,
-    algorithm: str,
-    leaf_size: int,
-    n_jobs: int | None,
-) -> tuple[Any, Any, Any, Any]:
+    X: Any, *, min_samples: float, max_eps: float, metric: Any, p: float, metric_params: Any,
+    algorithm: str, leaf_size: int, n_jobs: int | None,
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """**Collective.** Order, core distances, reachability and predecessors of rows, as in :class:`OPTICS`."""
     model = OPTICS(
         min_samples=min_samples, max_eps=max_eps, metric=metric, p=p, metric_params=metric_params,
@@ -135,15 +127,9 @@ def cluster_optics_dbscan(
 
 
 def cluster_optics_xi(
-    *,
-    reachability: Any,
-    predecessor: Any,
-    ordering: Any,
-    min_samples: float,
-    min_cluster_size: float | None = None,
-    xi: float = 0.05,
-    predecessor_correction: bool = True,
-) -> tuple[Any, Values]:
+    *, reachability: Any, predecessor: Any, ordering: Any, min_samples: float,
+    min_cluster_size: float | None = None, xi: float = 0.05, predecessor_correction: bool = True,
+) -> tuple[Any, Values]:  # fmt: skip
     """**Collective.** Clusters by steep slopes in an ordering of rows; the labels are global if it is."""
     given = {"reachability": reachability, "predecessor": predecessor, "ordering": ordering}
     labels, hierarchy = sklearn.cluster.cluster_optics_xi(
@@ -161,15 +147,9 @@ def _whole(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def optics_graph(
-    rows: Rows,
-    min_samples: float,
-    max_eps: float,
-    metric: Any,
-    p: float,
-    metric_params: Any,
-    algorithm: str,
-    leaf_size: int,
-) -> Graph:
+    rows: Rows, min_samples: float, max_eps: float, metric: Any, p: float, metric_params: Any,
+    algorithm: str, leaf_size: int,
+) -> Graph:  # fmt: skip
     """**Collective.** The order in which rows are reached, how far and from which row, on every rank."""
     check_optics_size(min_samples, rows.n, "min_samples")
     least = max(2, int(min_samples * rows.n)) if min_samples <= 1 else int(min_samples)

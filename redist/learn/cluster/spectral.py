@@ -176,17 +176,10 @@ class SpectralClustering(ClustersRows, sklearn.cluster.SpectralClustering):  # t
 
 
 def spectral_clustering(
-    affinity: Any,
-    *,
-    n_clusters: int = 8,
-    n_components: int | None = None,
-    eigen_solver: str | None = None,
-    random_state: Any = None,
-    n_init: int = 10,
-    eigen_tol: Any = "auto",
-    assign_labels: str = "kmeans",
-    verbose: bool = False,
-) -> Any:
+    affinity: Any, *, n_clusters: int = 8, n_components: int | None = None,
+    eigen_solver: str | None = None, random_state: Any = None, n_init: int = 10,
+    eigen_tol: Any = "auto", assign_labels: str = "kmeans", verbose: bool = False,
+) -> Any:  # fmt: skip
     """**Collective.** Labels as in :class:`SpectralClustering`, from a matrix of affinities."""
     return SpectralClustering(
         n_clusters, n_components=n_components, eigen_solver=eigen_solver, random_state=random_state,

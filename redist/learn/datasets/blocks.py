@@ -57,15 +57,9 @@ def make_checkerboard(
 
 
 def _blocks(
-    shape: tuple[int, int],
-    n_clusters: tuple[int, int],
-    diagonal: bool,
-    noise: float,
-    bounds: tuple[float, float],
-    shuffle: bool,
-    random_state: Any,
-    place: Place,
-) -> tuple[Array, Array, Array]:
+    shape: tuple[int, int], n_clusters: tuple[int, int], diagonal: bool, noise: float,
+    bounds: tuple[float, float], shuffle: bool, random_state: Any, place: Place,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     seed = seed_of(random_state, place.comm)
     rng, spread = RowDraws(seed, 0).alike(), RowDraws(seed, 1)
     counts = [

@@ -118,13 +118,9 @@ def _halves(n_samples: int | tuple[int, int]) -> list[int]:
 
 
 def _two_curves(
-    counts: list[int],
-    points: Callable[[Values, Values], Values],
-    shuffle: bool,
-    noise: float | None,
-    random_state: Any,
-    place: Place,
-) -> tuple[Array, Array]:
+    counts: list[int], points: Callable[[Values, Values], Values], shuffle: bool,
+    noise: float | None, random_state: Any, place: Place,
+) -> tuple[Array, Array]:  # fmt: skip
     """**Local** if the random state is an int. Rows on two curves, which of both is the label."""
     seed = seed_of(random_state, place.comm)
     order, draws = order_of(sum(counts), shuffle, seed), RowDraws(seed, 1)

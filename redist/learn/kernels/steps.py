@@ -104,14 +104,9 @@ def pair_sums(rows: Values, grid: ExactGrid, squared: bool) -> Values:
 
 
 def inertia_sums(
-    rows: Values,
-    weights: Values,
-    centers: Values,
-    labels: Labels,
-    into: Labels,
-    m: int,
+    rows: Values, weights: Values, centers: Values, labels: Labels, into: Labels, m: int,
     grid: ExactGrid,
-) -> Values:
+) -> Values:  # fmt: skip
     """**Local.** Exact sums of weighted squared distances to the rows' centres: ``2, m``.
 
     Each row's goes into the one of ``m`` sums that ``into`` names.
@@ -133,14 +128,9 @@ def inertia_sums(
 
 
 def try_candidates(
-    rows: Values,
-    norms: Values,
-    weights: Values,
-    candidates: Values,
-    candidate_norms: Values,
-    closest: Values,
-    grid: ExactGrid,
-) -> tuple[Values, Values]:
+    rows: Values, norms: Values, weights: Values, candidates: Values, candidate_norms: Values,
+    closest: Values, grid: ExactGrid,
+) -> tuple[Values, Values]:  # fmt: skip
     """**Local.** How near rows would be to their nearest centre with each candidate, and weighted sums.
 
     Squared distances ``trials, n``, at most ``closest``; the sums ``trials, 2``, coarse and fine.
@@ -238,14 +228,9 @@ def _pair_sums(rows: Values, grid: ExactGrid, squared: bool) -> Values:
 
 
 def _inertia_sums(
-    rows: Values,
-    weights: Values,
-    centers: Values,
-    labels: Labels,
-    into: Labels,
-    m: int,
+    rows: Values, weights: Values, centers: Values, labels: Labels, into: Labels, m: int,
     grid: ExactGrid,
-) -> Values:
+) -> Values:  # fmt: skip
     """**Local.** As :func:`inertia_sums`."""
     xp, step = functions_for(rows), part_of(rows)
     out = xp.zeros((2, m))
@@ -262,14 +247,9 @@ def _inertia_sums(
 
 
 def _try_candidates(
-    rows: Values,
-    norms: Values,
-    weights: Values,
-    candidates: Values,
-    candidate_norms: Values,
-    closest: Values,
-    grid: ExactGrid,
-) -> tuple[Values, Values]:
+    rows: Values, norms: Values, weights: Values, candidates: Values, candidate_norms: Values,
+    closest: Values, grid: ExactGrid,
+) -> tuple[Values, Values]:  # fmt: skip
     """**Local.** As :func:`try_candidates`."""
     near, sums = np.empty((len(candidates), len(rows))), np.empty((len(candidates), 2))
     for t, candidate in enumerate(candidates.astype(np.float64)):

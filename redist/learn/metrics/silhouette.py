@@ -62,15 +62,9 @@ def silhouette_samples(
 
 @working
 def silhouette_score(
-    X: Any,
-    labels: Any,
-    *,
-    metric: Any = "euclidean",
-    sample_size: int | None = None,
-    random_state: Any = None,
-    progress: bool | None = None,
-    **kwds: Any,
-) -> float:
+    X: Any, labels: Any, *, metric: Any = "euclidean", sample_size: int | None = None,
+    random_state: Any = None, progress: bool | None = None, **kwds: Any,
+) -> float:  # fmt: skip
     """**Collective.** The mean silhouette of all rows, or of ``sample_size`` rows, which is far quicker.
 
     ``progress`` works as in :func:`silhouette_samples`.

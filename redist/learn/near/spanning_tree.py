@@ -257,13 +257,9 @@ def spanning_tree(
 
 
 def grow(
-    rows: Rows,
-    outside: OutsideTree,
-    apart: Apart,
-    start: Values,
-    step: Step | None = None,
+    rows: Rows, outside: OutsideTree, apart: Apart, start: Values, step: Step | None = None,
     said: Said = nothing,
-) -> Values:
+) -> Values:  # fmt: skip
     """**Collective.** Let a tree grow from row 0 to all: for each, how far, its number, and from where.
 
     ``start`` is the same of row 0, and its core distance. A ``step`` that is given does the own part of each

@@ -23,13 +23,9 @@ REGISTER_BYTES, TWO_ROWS_BYTES = 512, 128
 
 
 def lloyd_step(
-    rows: Any,
-    weights: Any,
-    centers: Any,
-    norms: Any,
-    labels: Any,
+    rows: Any, weights: Any, centers: Any, norms: Any, labels: Any,
     grids: tuple[ExactGrid, ExactGrid] | None,
-) -> tuple[int, Any]:
+) -> tuple[int, Any]:  # fmt: skip
     """**Local.** As :func:`redist.learn.kernels.steps.lloyd_step`; centres and sums are in memory."""
     xp = functions_for(rows)
     n, (k, d) = len(rows), centers.shape
@@ -63,14 +59,9 @@ def lloyd_step(
 
 
 def try_candidates(
-    rows: Any,
-    norms: Any,
-    weights: Any,
-    candidates: Any,
-    candidate_norms: Any,
-    closest: Any,
+    rows: Any, norms: Any, weights: Any, candidates: Any, candidate_norms: Any, closest: Any,
     grid: ExactGrid,
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any]:  # fmt: skip
     """**Local.** As :func:`redist.learn.kernels.steps.try_candidates`; candidates and sums are in memory."""
     xp = functions_for(rows)
     (n, d), trials = rows.shape, len(candidates)

@@ -141,15 +141,9 @@ def _options(points: Any, k: int = 1, fused: bool = False) -> tuple[str, ...]:
 
 
 def _run(
-    name: str,
-    loop: str,
-    jobs: int,
-    points: Any,
-    others: Any,
-    *args: Any,
-    k: int = 1,
+    name: str, loop: str, jobs: int, points: Any, others: Any, *args: Any, k: int = 1,
     fused: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """**Local.** Start a loop over pairs, if there are any."""
     if jobs:
         d = points.shape[1]
