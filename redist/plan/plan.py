@@ -247,9 +247,9 @@ class Plan:
         the one whose tensors the group can send. ``transport="auto"`` uses shared memory if all ranks are on
         one host and the tensors are in host memory; ``"messages"`` uses only messages of the group.
         """
-        from redist.torch.run_plan import run_on_torch
+        from redist.torch.run_plan import TorchPlan
 
-        return run_on_torch(self, group, device, transport, timeout_s)
+        return TorchPlan(self, group, device, transport, timeout_s)
 
     def __str__(self) -> str:
         from redist.plan.table import format_plan

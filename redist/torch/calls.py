@@ -121,10 +121,7 @@ def _names(leaves: Sequence[Leaf]) -> list[str]:
 
 
 def tell_all(
-    problem: RedistError,
-    timeout_s: float | None,
-    device_mesh: Any,
-    tensors: Sequence[DTensor],
+    problem: RedistError, timeout_s: float | None, device_mesh: Any, tensors: Sequence[DTensor]
 ) -> None:
     """**Collective.** Raise an error about this rank's arguments on all ranks that make the call.
 

@@ -65,18 +65,14 @@ class Ranks:
         self.are_all = self.names == everyone
         self.timeout_s = timeout_s
         backends = str(dist.get_backend_config(group))
-        self._device = "cpu" if "gloo" in backends or "mpi" in backends else "cuda"
-        self._by_host = "nccl" not in backends
-
-    @property
-    def device(self) -> str:
+        self.device = "cpu" if "gloo" in backends or "mpi" in backends else "cuda"
         """The kind of device whose tensors the group can pass on by itself: small values go so."""
-        return self._device
+        self._by_host = "nccl" not in backends
 
     def tell(self, values: Ints) -> Ints:
         """The numbers of all ranks, a row each; every rank gives as many."""
-        mine = torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self._device)
-        out = torch.empty(self.size * mine.numel(), dtype=torch.int64, device=self._device)
+        mine = torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64)).to(self.device)
+        out = torch.empty(self.size * mine.numel(), dtype=torch.int64, device=self.device)
         self._gather(out, mine.reshape(-1))
         return np.asarray(out.cpu().numpy().reshape(self.size, -1))
 
@@ -84,9 +80,9 @@ class Ranks:
         """The values of all ranks, in order."""
         data = np.frombuffer(pickle.dumps(value), np.uint8)
         sizes = self.tell(np.array([len(data)]))[:, 0].tolist()
-        room = torch.zeros(max(sizes), dtype=torch.uint8, device=self._device)
+        room = torch.zeros(max(sizes), dtype=torch.uint8, device=self.device)
         room[: len(data)] = torch.from_numpy(data.copy())
-        out = torch.empty(self.size * max(sizes), dtype=torch.uint8, device=self._device)
+        out = torch.empty(self.size * max(sizes), dtype=torch.uint8, device=self.device)
         self._gather(out, room)
         rows = out.cpu().numpy().reshape(self.size, -1)
         return [pickle.loads(row[:n].tobytes()) for row, n in zip(rows, sizes, strict=True)]
@@ -167,7 +163,7 @@ class Ranks:
         begin = time.monotonic()
         try:
             for work in start():
-                if self._device != "cpu":
+                if self.device != "cpu":
                     work.wait()  # NCCL has its own watch over the clock
                 elif can_look:
                     self._wait_and_look(work, begin)

@@ -20,15 +20,7 @@ from redist.torch.layouts import from_torch, to_torch
 Named = tuple[str, torch.Tensor]
 ALIASES = {"clone", "_to_copy", "contiguous", "lift_fresh", "to"}
 """Copies that hold the same elements: a weight that is copied so stays the weight."""
-NEW = {
-    "empty_like",
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "new_empty",
-    "new_zeros",
-    "new_empty_strided",
-}
+NEW = set("empty_like zeros_like ones_like full_like new_empty new_zeros new_empty_strided".split())
 """Of a weight these take shape, dtype and device alone."""
 FILLS = {"fill_", "zero_", "copy_"}
 """Writes of constants into parameters, as of padding: they are left out."""
@@ -168,9 +160,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             for lo, shape, at, strides in boxes_of_view(tuple(weight.shape), source, target):
                 steps = tuple(step * size for step in strides)
                 box = RecordedBox(stored, name, lo, shape, at * size, steps)
-                self._boxes[stored, shape, box.offset, steps] = (
-                    box  # the last one that is written there stays
-                )
+                # The last one that is written there stays.
+                self._boxes[stored, shape, box.offset, steps] = box
         except LayoutError as problem:
             raise refuse(str(problem)) from None
 

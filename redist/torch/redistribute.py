@@ -35,15 +35,10 @@ from redist.torch.world import GroupWorld, world_of
 
 
 def redistribute(
-    dtensor: Any,
-    device_mesh: DeviceMesh | None = None,
-    placements: Any = None,
-    limit_bytes: int | float | str | None = None,
-    *,
-    objective: str = "time",
-    transport: str = "auto",
-    timeout_s: float | None = TIMEOUT_S,
-) -> Any:
+    dtensor: Any, device_mesh: DeviceMesh | None = None, placements: Any = None,
+    limit_bytes: int | float | str | None = None, *, objective: str = "time",
+    transport: str = "auto", timeout_s: float | None = TIMEOUT_S,
+) -> Any:  # fmt: skip
     """**Collective over the ranks of both meshes.** Give a DTensor other placements, or another mesh.
 
     In a job that ``torchrun`` started::
@@ -81,15 +76,10 @@ def redistribute(
 
 
 def plan_for(
-    dtensor: Any,
-    device_mesh: DeviceMesh | None = None,
-    placements: Any = None,
-    limit_bytes: int | float | str | None = None,
-    *,
-    objective: str = "time",
-    transport: str = "auto",
-    timeout_s: float | None = TIMEOUT_S,
-) -> Any:
+    dtensor: Any, device_mesh: DeviceMesh | None = None, placements: Any = None,
+    limit_bytes: int | float | str | None = None, *, objective: str = "time",
+    transport: str = "auto", timeout_s: float | None = TIMEOUT_S,
+) -> Any:  # fmt: skip
     """**Collective**, like the move. The plan by which :func:`redistribute` would move a DTensor.
 
     For a dict, returns the plans of the tensors that would move, by dotted names. Nothing moves, but the
@@ -108,16 +98,9 @@ def plan_for(
     return plans[0] if isinstance(dtensor, DTensor) else dict(zip(call.names, plans, strict=True))
 
 
-def _of(averages: Sequence[str]) -> str:
-    return f", averages of {', '.join(averages)}" if averages else ""
-
-
 def move(
-    options: MoveOptions,
-    targets: Sequence[Target],
-    names: Sequence[str],
-    tensors: Sequence[DTensor],
-) -> Sequence[DTensor]:
+    options: MoveOptions, targets: Sequence[Target], names: Sequence[str], tensors: Sequence[DTensor]
+) -> Sequence[DTensor]:  # fmt: skip
     """**Collective.** Move DTensors, with gradients if they ask for them."""
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return tuple(MoveWithGradient.apply(options, targets, names, *tensors))
@@ -129,12 +112,9 @@ class MoveWithGradient(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any,
-        options: MoveOptions,
-        targets: Sequence[Target],
-        names: Sequence[str],
+        ctx: Any, options: MoveOptions, targets: Sequence[Target], names: Sequence[str],
         *tensors: DTensor,
-    ) -> tuple[DTensor, ...]:
+    ) -> tuple[DTensor, ...]:  # fmt: skip
         """Move, and note where the values came from."""
         ctx.set_materialize_grads(False)
         ctx.options, ctx.names = options, names
@@ -169,11 +149,8 @@ def _gradient_target(gradient: DTensor, source: Target) -> Target:
 
 
 def move_data(
-    options: MoveOptions,
-    targets: Sequence[Target],
-    names: Sequence[str],
-    tensors: Sequence[DTensor],
-) -> Sequence[DTensor]:
+    options: MoveOptions, targets: Sequence[Target], names: Sequence[str], tensors: Sequence[DTensor]
+) -> Sequence[DTensor]:  # fmt: skip
     """**Collective.** Move the values of DTensors."""
     world, transfer = prepare(options, targets, names, tensors)
     locals_ = [
@@ -193,11 +170,8 @@ def move_data(
 
 
 def prepare(
-    options: MoveOptions,
-    targets: Sequence[Target],
-    names: Sequence[str],
-    tensors: Sequence[DTensor],
-) -> tuple[GroupWorld, TensorTransfer]:
+    options: MoveOptions, targets: Sequence[Target], names: Sequence[str], tensors: Sequence[DTensor]
+) -> tuple[GroupWorld, TensorTransfer]:  # fmt: skip
     """**Collective.** The prepared move of a request, and the world that runs it."""
     ranks = ranks_of([target.device_mesh for target in targets], tensors)
     world = world_of(None, options.timeout_s, ranks)
@@ -210,9 +184,10 @@ def prepare(
             for name, tensor, target in zip(names, tensors, targets, strict=True)
         ]
         averages = [name for name, t in zip(names, tensors, strict=True) if averaged_over(t) > 1]
-        request = Request(
-            tuple(names), tuple(ends), f"{how_in_words(device, options)}{_of(averages)}"
-        )
+        how = how_in_words(device, options)
+        if averages:
+            how += f", averages of {', '.join(averages)}"
+        request = Request(tuple(names), tuple(ends), how)
     except RedistError as problem:
         error = problem
 

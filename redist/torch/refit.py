@@ -36,17 +36,10 @@ LOOK_S = 0.02
 
 
 def bind(
-    plan: PlanOfRuns,
-    send: Tiles | None = None,
-    receive: Tiles | None = None,
-    *,
-    group: Any = None,
-    transport: str = AUTO,
-    commit: str = COPY,
-    version: Version | None = None,
-    guard: AbstractContextManager[Any] | None = None,
-    timeout_s: float | None = TIMEOUT_S,
-) -> BoundRefit:
+    plan: PlanOfRuns, send: Tiles | None = None, receive: Tiles | None = None, *, group: Any = None,
+    transport: str = AUTO, commit: str = COPY, version: Version | None = None,
+    guard: AbstractContextManager[Any] | None = None, timeout_s: float | None = TIMEOUT_S,
+) -> BoundRefit:  # fmt: skip
     """**Collective over** ``group``. Bind a plan to the tensors of this rank.
 
     In a job of 8 ranks, of which 4 train and 4 serve::

@@ -18,7 +18,10 @@ Ends = tuple[ArrayType, ArrayType]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one rank asks for: tensors by name, all in the same order, and how they move."""
+    """What one rank asks for: tensors by name, all in the same order, and how they move.
+
+    Without names, ranks agree on the text of ``how`` alone.
+    """
 
     names: tuple[str, ...]
     ends: tuple[Ends, ...]
@@ -158,8 +161,3 @@ def error_of_all(errors: Sequence[str | None], ranks: Sequence[int]) -> str | No
     said = [f"{who}: {text}" for text, who in found.items()]
     more = f"; and {len(said) - 3} more errors" if len(said) > 3 else ""
     return "; ".join(said[:3]) + more if said else None
-
-
-def same_on_all(how: str) -> Request:
-    """A request that moves nothing by name: ranks agree on its text alone."""
-    return Request((), (), how)

@@ -8,9 +8,8 @@ import torch
 
 from redist.errors import RedistError, RequestError
 from redist.plan.plan import Plan
-from redist.runtime.ranks.long_wait import TIMEOUT_S
 from redist.torch.layouts import to_torch
-from redist.torch.requests import same_on_all
+from redist.torch.requests import Request
 from redist.torch.transfer import TensorTransfer
 from redist.torch.world import check_transport, world_of
 
@@ -44,7 +43,8 @@ class TorchPlan:
                 f"cannot run the plan: it names rank {max(ranks)}, but the group has "
                 f"{world.ranks.size} ranks; make it for a mesh of these"
             )
-        self._request = same_on_all(f"{describe(plan)} on {self.device}, transport {transport}")
+        how = f"{describe(plan)} on {self.device}, transport {transport}"
+        self._request = Request((), (), how)
         self.transfer: TensorTransfer = world.find(
             self._request, error, self.device, transport, lambda topology, ends: [plan]
         )
@@ -57,9 +57,8 @@ class TorchPlan:
         except RedistError as problem:
             error = problem
         request = None if error is not None else self._request
-        plans = [self.plan]
         transfer = self._world.find(
-            request, error, self.device, self.transport, lambda topology, ends: plans
+            request, error, self.device, self.transport, lambda topology, ends: [self.plan]
         )
         return self._world.run(transfer, [local])[0]
 
@@ -89,14 +88,3 @@ def check_tile(
         good = (tuple(local.shape), local.dtype, local.device.type) == (shape, dtype, device)
     if not good:
         raise RequestError(f"cannot move {have}: {plan.source} puts {want} on this rank")
-
-
-def run_on_torch(
-    plan: Plan,
-    group: Any = None,
-    device: str | None = None,
-    transport: str = "auto",
-    timeout_s: float | None = TIMEOUT_S,
-) -> TorchPlan:
-    """**Collective over** ``group``. Prepare a plan; see :meth:`redist.Plan.to_torch`."""
-    return TorchPlan(plan, group, device, transport, timeout_s)

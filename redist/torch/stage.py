@@ -64,17 +64,11 @@ def combine_in_memory(combine: Combine, table: Addresses) -> None:
 
 def fill_with_identity(tile: torch.Tensor, op: str, dtype: DType) -> None:
     """Write the value that changes nothing under ``op`` everywhere."""
-    tile.copy_(_identity(op, dtype))
-
-
-def _identity(op: str, dtype: DType) -> torch.Tensor:
-    """The value that changes nothing under ``op``, as a tensor without dims."""
-    kind = to_torch(dtype)
     if dtype.name in HALVES:
-        value = {"sum": -0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}[op]
-        return torch.tensor(value, dtype=kind)
+        tile.fill_({"sum": -0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}[op])
+        return
     raw = bytearray(np.asarray(identity(op, dtype)).tobytes())
-    return torch.frombuffer(raw, dtype=torch.uint8).view(kind)[0]
+    tile.copy_(torch.frombuffer(raw, dtype=torch.uint8).view(to_torch(dtype))[0])
 
 
 # Tensors in memory.
@@ -125,10 +119,8 @@ class HostStage:
         table[self.bases.send], table[self.bases.receive] = send.data_ptr(), receive.data_ptr()
         buffers = {self.bases.send: send, self.bases.receive: receive}
         for item, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            for base, tile in (
-                (self.bases.source(item), source),
-                (self.bases.target(item), target),
-            ):
+            ends = (self.bases.source(item), source), (self.bases.target(item), target)
+            for base, tile in ends:
                 if tile is not None and tile.numel():
                     buffers[base] = tile.reshape(-1).view(torch.uint8)
         for round_ in self._rounds():
@@ -174,15 +166,10 @@ class HostStage:
             kinds = {(rank, item): TileAt.POOL for rank in ranks for item in items}
         strides = [_strides(part, self.ranks.rank) for part in self.parts]
         return Compiler(
-            self.ranks.rank,
-            self.parts,
-            self.bases,
-            kinds,
-            self.staging.offsets,
-            [source for source, _ in strides],
-            [target for _, target in strides],
+            self.ranks.rank, self.parts, self.bases, kinds, self.staging.offsets,
+            [source for source, _ in strides], [target for _, target in strides],
             (self.staging.send_bytes, self.staging.receive_bytes),
-        )
+        )  # fmt: skip
 
 
 def _strides(part: StagePart, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -64,14 +64,9 @@ class TensorTransfer:
     """
 
     def __init__(
-        self,
-        ranks: Ranks,
-        memory: SharedMemory | None,
-        plans: Sequence[Plan],
-        topology: Topology,
-        device: str,
-        by_views: bool = False,
-    ) -> None:
+        self, ranks: Ranks, memory: SharedMemory | None, plans: Sequence[Plan], topology: Topology,
+        device: str, by_views: bool = False,
+    ) -> None:  # fmt: skip
         self.ranks, self.memory, self.device = ranks, memory, device
         self.schedule = TransferStages.of(plans, ranks.rank, topology)
         self._parts = [

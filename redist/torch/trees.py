@@ -169,10 +169,9 @@ def _superfluous(path: Sequence[str], value: Any, placements: Any) -> list[str]:
     inside: dict[str, dict[str, None]] = {}
     for start, rest in (split for key in keys for split in _splits(key)):
         inside.setdefault(start, {})[rest] = None
-    for name, given in (
-        (str(name), there) for name, there in placements.items() if name is not _ALL
-    ):
-        if name in keys or any(start in keys for start, _ in _splits(name)):
+    for key, given in placements.items():
+        name = str(key)
+        if key is _ALL or name in keys or any(start in keys for start, _ in _splits(name)):
             continue
         if name not in inside:
             full = ".".join((*path, name))

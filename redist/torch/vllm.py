@@ -32,17 +32,19 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from redist.errors import RequestError, TransferError, error_in_words
 from redist.refits.plan import refit
 from redist.refits.sources import read_all, united
 from redist.refits.weights import Weights
 from redist.text.nested import flattened
-from redist.torch.joint import joint_group, open_store
 from redist.torch.ranks import Ranks
 from redist.torch.recorder import recorded
 
@@ -133,12 +135,40 @@ class RedistUpdate(_of_vllm("WeightTransferUpdateInfo")):  # type: ignore[misc]
     version: Version
 
 
+def _open_store(host: str, port: int, *, is_first: bool, timeout_s: float) -> Any:
+    """**Local.** The place where processes of several jobs meet; the first hosts it for the others.
+
+    With port 0 the first process takes a free port: ``store.port``.
+    """
+    wait = timedelta(seconds=timeout_s)
+    return dist.TCPStore(host, port, is_master=is_first, timeout=wait, wait_for_workers=False)
+
+
+def _joint_group(
+    store: Any, rank: int, size: int, backend: str | None = None, *, timeout_s: float
+) -> Any:
+    """**Collective over** all processes that join. A process group outside every world, with ranks from 0.
+
+    ``torch.distributed`` makes groups only of the ranks of one world, so this uses two of its names that are
+    not public. Without a ``backend``, it uses gloo, and NCCL for tensors on GPUs.
+    """
+    if backend is None:
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    name = f"redist {store.host}:{store.port}"
+    wait = timedelta(seconds=timeout_s)
+    group, _ = c10d._new_process_group_helper(
+        size, rank, [], backend, store, group_name=name, timeout=wait
+    )
+    c10d._world.pg_group_ranks[group] = {k: k for k in range(size)}
+    return group
+
+
 def _bound(
     store: Any, rank: int, told: RedistInit, own: Weights | None, why: str | None, **tiles: Any
 ) -> BoundRefit:
     """**Collective over** trainers and workers. Tell each other the target; plan, and bind the plan."""
     timeout_s = float(told.bind["timeout_s"])
-    group = joint_group(store, rank, told.size, told.joint, timeout_s=timeout_s)
+    group = _joint_group(store, rank, told.size, told.joint, timeout_s=timeout_s)
     text = None if own is None else own.to_json()
     said: list[tuple[str | None, str | None]] = Ranks(group, timeout_s).gather((text, why))
     for other, (_, problem) in enumerate(said):
@@ -179,7 +209,7 @@ class RedistWorker(_of_vllm("WeightTransferEngine")):  # type: ignore[misc]
         except Exception as problem:  # told to all, who would wait
             why = error_in_words(problem)
         timeout_s = float(init_info.bind["timeout_s"])
-        store = open_store(init_info.host, init_info.port, is_first=False, timeout_s=timeout_s)
+        store = _open_store(init_info.host, init_info.port, is_first=False, timeout_s=timeout_s)
         store.add(READY, 1)
         mine = {} if own is None else {n: parameters[n].detach() for n, t in own.types.items()
                                        if rank in t.mesh.ranks and n in parameters}  # fmt: skip
@@ -244,7 +274,7 @@ class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[mi
         weights = weights.together(group)
         told, store = None, None
         if self.is_sender:
-            store = open_store(init_info.host, init_info.port, is_first=True, timeout_s=timeout_s)
+            store = _open_store(init_info.host, init_info.port, is_first=True, timeout_s=timeout_s)
             told = RedistInit(
                 weights.to_json(), init_info.serve and init_info.serve.to_json(), init_info.host, store.port,
                 ranks.size, ranks.size + init_info.n_workers,
@@ -254,7 +284,7 @@ class RedistTrainer(_of_vllm("TrainerWeightTransferEngine")):  # type: ignore[mi
             )  # fmt: skip
         told = ranks.gather(told)[0]
         if store is None:
-            store = open_store(told.host, told.port, is_first=False, timeout_s=timeout_s)
+            store = _open_store(told.host, told.port, is_first=False, timeout_s=timeout_s)
         tensors = dict(flattened(init_info.tensors, "send"))
         tiles = {name: v[0] if isinstance(v, tuple) else v for name, v in tensors.items()}
         ask = client.init_weight_transfer_engine if self.is_sender else None

@@ -41,13 +41,9 @@ class GroupWorld:
         """For the text of a request that fits together with others, the key of all of them."""
 
     def find(
-        self,
-        request: Request | None,
-        error: RedistError | None,
-        device: str,
-        transport: str,
+        self, request: Request | None, error: RedistError | None, device: str, transport: str,
         make_plans: Callable[[Topology, Sequence[Ends]], Sequence[Plan]],
-    ) -> TensorTransfer:
+    ) -> TensorTransfer:  # fmt: skip
         """**Collective.** The prepared move of a request; the same error on all ranks if they cannot agree.
 
         The request names the device and the transport. Rank 0 of the group plans, and tells the others.
@@ -57,15 +53,13 @@ class GroupWorld:
             return found
         memory = self.memory if transport == "auto" else None
         topology = TORCH_MESSAGES if memory is None else ONE_NODE
-        plans = self._plan(make_plans, topology, ends)
-        found = TensorTransfer(
-            self.ranks,
-            memory if device == "cpu" else None,
-            plans,
-            topology,
-            device,
-            by_views=transport == "views",
+        plans = made_by_first(
+            self.ranks.rank,
+            lambda: tuple(make_plans(topology, ends)),
+            lambda answer: self.ranks.gather(answer)[0],
         )
+        shared = memory if device == "cpu" else None
+        found = TensorTransfer(self.ranks, shared, plans, topology, device, transport == "views")
         self.prepared[key] = found
         return found
 
@@ -124,19 +118,6 @@ class GroupWorld:
         if self.memory is not None:
             return self.memory.meet(token)
         return bool((self.ranks.tell(np.array([token])) == token).all())
-
-    def _plan(
-        self,
-        make_plans: Callable[[Topology, Sequence[Ends]], Sequence[Plan]],
-        topology: Topology,
-        ends: Sequence[Ends],
-    ) -> Sequence[Plan]:
-        """**Collective.** Plans that rank 0 makes, or the error that it meets, on every rank."""
-        return made_by_first(
-            self.ranks.rank,
-            lambda: tuple(make_plans(topology, ends)),
-            lambda answer: self.ranks.gather(answer)[0],
-        )
 
 
 def check_transport(transport: str) -> None:
