@@ -87,14 +87,9 @@ class Server:
     """
 
     def __init__(
-        self,
-        listeners: list[socket.socket],
-        parent: RawIOBase,
-        job: str,
-        size: int,
-        token: str,
+        self, listeners: list[socket.socket], parent: RawIOBase, job: str, size: int, token: str,
         timeout_s: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.listeners, self.job, self.size, self.token = listeners, job, size, token
         self.timeout_s, self.end = timeout_s, time.monotonic() + timeout_s
         self.kvs = f"redist-{secrets.token_hex(8)}"  # MPICH names its shared memory after it
