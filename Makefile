@@ -42,8 +42,8 @@ demo: $(STAMP) ## set up, plan a redistribution, draw it, time it on 8 local ran
 
 # Types are checked while tests run.
 test: $(STAMP)-dev ## set up, then check format, lint, types, tests, doctests and pages (about 6 minutes on 2 cores)
-	@$(MAKE) --no-print-directory --jobs=2 lint types pytest TYPED="redist examples tests/typing"
-	@echo "make test-all runs what was left out too, and types of tests and benchmarks, then: $(THEN), soak"
+	@$(MAKE) --no-print-directory --jobs=2 lint types pytest
+	@echo "make test-all runs what was left out too, then: $(THEN), soak"
 
 THEN := sanitize prove docs wheel
 test-all: $(STAMP)-dev $(STAMP)-docs ## the same with everything left out, and sanitizers, proofs, site, wheel and soak (about 40 minutes; REDIST_TEST_ALL=full: every random case, hours)
@@ -64,9 +64,8 @@ lint: $(STAMP)-dev ## check format and lint rules
 	@$(BIN)/ruff format --check --quiet $(LINTED)
 	@$(BIN)/ruff check --quiet $(LINTED)
 
-# In make test those of the package and of programs that use it: tests and benchmarks are run anyway.
-types: $(STAMP)-dev ## check types of everything (TYPED=redist: of the package)
-	@$(BIN)/mypy $(or $(TYPED),$(CODE))
+types: $(STAMP)-dev ## check types
+	@$(BIN)/mypy $(CODE)
 
 pytest: $(STAMP)-dev ## run tests, doctests and the README's commands
 	@$(BIN)/python -m pytest --quiet -n $(JOBS) --dist loadgroup

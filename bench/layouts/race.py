@@ -122,7 +122,7 @@ def least_received(workload: Workload, arrays: Sequence[Any]) -> int | None:
     is free. That is the least over all layouts of the calls as they are written, each argument moved anew.
     """
     recorder = CallRecorder()
-    capture(workload.of(pgas), arrays, {}, arrays, arranger=recorder)
+    capture(workload.of(pgas), arrays, arrays, arranger=recorder)
     try:
         plan = plan_calls(recorder, (), ProgramCosts.of(types_of(recorder), BYTES_ONLY, NO_WORK))
     except RedistError:

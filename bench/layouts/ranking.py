@@ -92,7 +92,7 @@ def rank_plans(
 ) -> dict[str, Any]:
     """Modelled and measured times of random plans of a workload, the best one among them. **Collective.**"""
     arrays, recorder = arrays_of(workload), CallRecorder()
-    capture(workload.of(pgas), arrays, {}, arrays, arranger=recorder)
+    capture(workload.of(pgas), arrays, arrays, arranger=recorder)
     topology = find_topology(world_of(comm), None, LARGE_BYTES).topology
     costs = ProgramCosts.of(types_of(recorder), topology, device)
     tiles = [x.tile for x in arrays]
@@ -100,7 +100,7 @@ def rank_plans(
     works: list[Callable[[int], None]] = []
     for plan in random_plans(recorder, costs, n_plans):
         steered = CallRecorder(recorder, plan)
-        captured = capture(recorder.again, arrays, {}, arrays, arranger=steered)
+        captured = capture(recorder.again, arrays, arrays, arranger=steered)
         tidied = tidy_up(captured, comm, cache=False)
         ready = prepare(tidied, comm, ProgramOptions(prefetch=False, cache=False))
         modelled.append(program_ps(tidied, steered, costs))

@@ -67,7 +67,7 @@ def test_a_tile_that_lies_otherwise_waits() -> None:
     other = BufferCopy(4, 64, 9, 0, Strided(128, ((8, 128, 512),)))
     (combine,) = one.combines
     rows = [*CopyList.of([other]).rows, *combine.moves.rows]
-    unlike = Combine("sum", F32, CopyList(np.array(rows), 0, 0))
+    unlike = Combine("sum", F32, CopyList(np.array(rows), 0))
     made = CudaRound.of(Round(one.publish, one.pack, (), (), one.copies, (), one.unpack, (unlike,)))
     assert len(made.copies) == 1
     assert not made.combines[0].chains
