@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from redist.layout.array_type import ArrayType
+from redist.layout.dtype import DType
 from redist.layout.tiles import Ints
 from redist.runtime.copies.gpu_arrays import is_device
 from redist.runtime.cuda.arrays import to_host
@@ -36,7 +35,7 @@ def exchange(comm: Comm, data: Tile, sent: Parts, out: Tile, received: Parts) ->
 
 def select(
     comm: Comm, source: Side, target: Side, of: Tile | None, to: Tile | None, room: int,
-    gpu_dtype: np.dtype[Any] | None = None,
+    gpu_dtype: DType | None = None,
 ) -> int:  # fmt: skip
     """**Collective.** Fill a part of a tile from a part of another array, by index along every dim.
 

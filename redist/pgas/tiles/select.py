@@ -84,11 +84,8 @@ def _carry(
     if room is None:
         room = staging_room(x, most)
     ends = _view(local, of), _view(out.tile, to)
-    raw = None
-    if x.memory.on_device:  # CuPy does not know all dtypes in all that it does
-        raw = x.type.dtype.to_numpy()
-        ends = x.type.dtype.raw(ends[0]), x.type.dtype.raw(ends[1])
-    received = traffic().select(x.comm, *sides, *ends, room, raw)
+    gpu_dtype = x.type.dtype if x.memory.on_device else None
+    received = traffic().select(x.comm, *sides, *ends, room, gpu_dtype)
     return out.tile, received
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from redist.layout.dtype import DType
 from redist.runtime.cuda.arrays import empty_on_device
 from redist.runtime.cuda.exchange import exchange as exchange_parts
 from redist.runtime.elements.block_copies import read, write
@@ -30,7 +31,7 @@ def exchange(
     target: Side,
     from_tile: Tile | None,
     to_tile: Tile | None,
-    dtype: np.dtype[Any],
+    dtype: DType,
     staging_bytes: int,
     timeout_s: float | None = TIMEOUT_S,
 ) -> int:
@@ -41,13 +42,14 @@ def exchange(
     all ranks.
     """
     world = world_of(comm, timeout_s=timeout_s)
-    plan = find_plan(source, target, world.rank)
+    plan, raw = find_plan(source, target, world.rank), dtype.to_numpy()
+    from_tile, to_tile = dtype.raw(from_tile), dtype.raw(to_tile)  # CuPy does not know all dtypes
     if to_tile is not None and from_tile is not None:
         for block in plan.blocks(plan.got.get(world.rank)):
             write(to_tile, block, read(from_tile, block))
     if world.size == 1:
         return 0
-    most = max(1, staging_bytes // (2 * world.size * dtype.itemsize))
+    most = max(1, staging_bytes // (2 * world.size * raw.itemsize))
     given, got = (
         {rank: list(_portions(plan.blocks(pair), most)) for rank, pair in pairs.items() if rank != world.rank}
         for pairs in (plan.given, plan.got)
@@ -62,8 +64,8 @@ def exchange(
         outgoing = {rank: own[k] for rank, own in given.items() if k < len(own)}
         incoming = {rank: own[k] for rank, own in got.items() if k < len(own)}
         sent, come = _sizes(outgoing, world.size), _sizes(incoming, world.size)
-        data = empty_on_device((int(sent.sum()),), dtype)
-        out = empty_on_device((int(come.sum()),), dtype)
+        data = empty_on_device((int(sent.sum()),), raw)
+        out = empty_on_device((int(come.sum()),), raw)
         for block, part in _parts(outgoing, data):
             assert from_tile is not None
             part[...] = read(from_tile, block)
