@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from redist.errors import NoPlanError, RequestError
+from redist.offload.orders import best_walk, walks_of
 from redist.offload.room import MemoryEvent
-from redist.offload.walks import best_walk, walks_of
 from redist.program.memory_graph import Credit, MemoryGraph, MemoryPlace, Residency, Vertex
 from redist.program.tasks import MemoryTask, MemoryTile, TaskList
 

@@ -17,12 +17,12 @@ from redist.plan.request import Request
 from redist.plan.rules import added_axes, kept_axes, resolved_axes
 from redist.plan.steps import Slice
 from redist.plan.topology import Topology
-from redist.synth.candidates import factors_of, standard_routes, within_ends
 from redist.synth.collectives.search import CollectiveSearch
 from redist.synth.named_steps import common_pieces
 from redist.synth.normal_form import has_closed_limit, least_limit_bytes
 from redist.synth.objective_costs import MESSAGE_BITS, MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Path, Pricer
+from redist.synth.routes import factors_of, standard_routes, within_ends
 from redist.synth.two_step_search import MiddleSearch
 from redist.synth.type_space import TypeSpace, n_types
 

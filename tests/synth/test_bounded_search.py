@@ -16,7 +16,6 @@ from redist.plan.request import Request
 from redist.plan.rules import kept_axes, resolved_axes
 from redist.plan.topology import Level, Topology
 from redist.synth import find
-from redist.synth.candidates import factors_of
 from redist.synth.chains import Bools
 from redist.synth.collectives import narrowing
 from redist.synth.collectives import search as collective_search
@@ -27,6 +26,7 @@ from redist.synth.named_steps import common_pieces
 from redist.synth.normal_form import normal_form
 from redist.synth.objective_costs import MORE_THAN_ANY_COST, Prices, route_cost
 from redist.synth.plan_figures import Pricer
+from redist.synth.routes import factors_of
 from redist.synth.type_space import TypeSpace
 from tests.problems.problems import Problem, problems
 from tests.synth.exhaustive import all_types, best_time_of_collectives

@@ -8,9 +8,9 @@ from redist import ArrayType, Mesh
 from redist.plan.rates import FLAT
 from redist.plan.request import Request
 from redist.plan.topology import Level, Topology
-from redist.synth.candidates import standard_routes
 from redist.synth.find import find_plan
 from redist.synth.plan_figures import Pricer
+from redist.synth.routes import standard_routes
 from tests.problems.problems import problems
 from tests.synth.exhaustive import all_types, best_bytes_of_collectives, best_time
 from tests.tiers import sample

@@ -17,12 +17,11 @@ from redist.plan.rates import FLAT
 from redist.plan.request import STRATEGIES, Request
 from redist.plan.rules import type_after
 from redist.plan.topology import Level, Topology
-from redist.synth.candidates import within_ends
 from redist.synth.find import find_plan
 from redist.synth.normal_form import normal_form
 from redist.synth.objective_costs import route_cost
 from redist.synth.plan_figures import Pricer
-from redist.synth.routes import direct
+from redist.synth.routes import direct, within_ends
 from tests.problems.problems import Problem, problems
 from tests.tiers import sample
 

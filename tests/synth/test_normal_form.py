@@ -26,11 +26,11 @@ from redist.plan.rules import type_after
 from redist.plan.steps import OP_NAMES
 from redist.runtime.simulator import is_correct, random_tiles, simulate
 from redist.synth import find
-from redist.synth.candidates import within_ends
 from redist.synth.find import find_plan
 from redist.synth.named_steps import Nesting, minor_end_moves, split_dims
 from redist.synth.normal_form import by_whole_dims, crossing, least_limit_bytes, normal_form
 from redist.synth.plan_figures import Path, Pricer
+from redist.synth.routes import within_ends
 from tests.tiers import sample
 
 ORDER = ["slice", "reduce_scatter", "all_reduce", "flat", "all_gather", "slice"]
