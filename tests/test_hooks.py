@@ -44,6 +44,7 @@ def run_hooks(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow("make lint has checked format and lint")
 def test_repository_passes_every_hook(tmp_path):
     try:
         files = run_git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")

@@ -31,6 +31,7 @@ def numbers(table: Table, name: str) -> list[float]:
     return [float(value) for value in column(table, name) if isinstance(value, (int, float))]
 
 
+@pytest.mark.slow("plans beside their bound: tests/synth looks at some in make test")
 def test_quality_meets_the_lower_bound_and_beats_naive() -> None:
     received, memory = quality.run(N, seed=1)
     assert column(received, "kind") == [*KINDS, "all"]

@@ -127,6 +127,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow("the decoder itself is looked at in make test")
 def test_a_decoder_is_measured_by_every_way() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PRETENDED], cwd=ROOT, capture_output=True, text=True

@@ -73,7 +73,7 @@ JOBS = [
     Job(1, (Run("pgas.limited", ("--n", "20", "--without-gpu"), SEVERAL),)),
     Job(2, (Run("pgas.limited", ("--n", "6", "--seed", "2", "--without-gpu"), SEVERAL),)),
     job(3, "choosing"),
-    *(carried(2, sample(9, of=18), carrier) for carrier in CARRIERS),
+    *(carried(2, sample(9, of=18), c, SEVERAL if c == "aware" else "") for c in CARRIERS),
     *(carried(4, 12, carrier, SEVERAL) for carrier in CARRIERS),
     *(streaming(carrier, "" if carrier == "pinned" else SEVERAL) for carrier in CARRIERS),
 ]
@@ -97,7 +97,7 @@ ON_LINUX = [
     one_sided(4, 0, 60, "--gpus", "2"),
     one_sided(6, 0, 30, "--gpus", "3"),
     Job(3, (Run("pgas.reaching", ("--cuda", "--without-gpu"), SEVERAL),)),
-    job(3, "visiting", "--without-gpu"),
+    job(3, "visiting", "--without-gpu", slow=SEVERAL),
     job(4, "visiting", "--without-gpu", "--gpus", "2"),
     job(4, "visiting", "--without-gpu", "--node-size", "2"),
     job(3, "visiting", "--without-gpu", "--closed", slow=SEVERAL),

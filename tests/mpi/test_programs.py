@@ -95,7 +95,7 @@ def jobs() -> Iterator[Job]:
         n, quick = str(sample(12, of=300)), ranks == 4
         jobs[ranks, ()].append(Run("mpi.texts", ("--n", n), "" if quick else SEVERAL))
     for ranks in (1, 2, 3, 4, 6, 8):
-        n, quick = str(sample(4, of=100)), ranks in (4, 8)
+        n, quick = str(sample(4, of=100)), ranks == 4
         jobs[ranks, ()].append(Run("mpi.halos", ("--n", n), "" if quick else SEVERAL))
     jobs[4, ()].append(Run("mpi.halos", ("--n", "20", "--node-size", "2"), SEVERAL))
     jobs[3, ()] += [Run("mpi.repeating", slow=SEVERAL), Run("mpi.larger", slow=SEVERAL)]
