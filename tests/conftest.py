@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.tiers import THOROUGH
+from tests.tiers import FULL, THOROUGH
 
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
@@ -29,11 +29,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what is marked ``slow("why")``, unless everything is asked for."""
+    """Skip what is marked ``slow("why")``, unless everything is asked for.
+
+    With ``full=True`` make test-all shows it by another of its commands: only FULL runs it.
+    """
     mark = item.get_closest_marker("slow")
     if mark is not None:
         (why,) = mark.args
-        if not THOROUGH:
+        if not (FULL if mark.kwargs.get("full") else THOROUGH):
             pytest.skip(f"{LEFT}{why}")
 
 

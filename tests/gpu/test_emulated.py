@@ -284,6 +284,6 @@ def test_random_reductions(op: str, name: str, tmp_path: Path) -> None:
     rng = Random(op + name)
     program = build(tmp_path, prelude_of(op, dtype))
     several = [random_reduction(rng, 3000, dtype) for _ in range(sample(10, of=40))]
-    assert agree(program, several, op, dtype, tmp_path, rng) > 100
+    assert agree(program, several, op, dtype, tmp_path, rng) > 5 * len(several)
     alone = [Reduction(random_case(rng, 5000, dtype.itemsize), []) for _ in range(sample(5, of=20))]
     assert agree(program, alone, op, dtype, tmp_path, rng) == 0

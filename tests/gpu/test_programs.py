@@ -70,8 +70,17 @@ JOBS = [
     job(2, "spilling", "--without-gpu"),
     job(2, "storing", "--without-gpu", slow=SEVERAL),
     job(3, "spilling", "--without-gpu", slow=SEVERAL),
-    Job(1, (Run("pgas.limited", ("--n", "20", "--without-gpu"), SEVERAL),)),
-    Job(2, (Run("pgas.limited", ("--n", "6", "--seed", "2", "--without-gpu"), SEVERAL),)),
+    Job(1, (Run("pgas.limited", ("--n", str(sample(0, of=20) or 1), "--without-gpu"), SEVERAL),)),
+    Job(
+        2,
+        (
+            Run(
+                "pgas.limited",
+                ("--n", str(sample(0, of=6) or 1), "--seed", "2", "--without-gpu"),
+                SEVERAL,
+            ),
+        ),
+    ),
     job(3, "choosing"),
     *(carried(2, sample(9, of=18), c, SEVERAL if c == "aware" else "") for c in CARRIERS),
     *(carried(4, 12, carrier, SEVERAL) for carrier in CARRIERS),

@@ -20,7 +20,10 @@ pytestmark = [
 PROGRAM = ("-m", *JOIN)
 
 
-@pytest.mark.parametrize("size", COUNTS)
+FOUR = pytest.mark.slow("two hosts of two have as many; make launchers runs it", full=True)
+
+
+@pytest.mark.parametrize("size", [pytest.param(n, marks=FOUR if n == 4 else ()) for n in COUNTS])
 def test_examples_print_what_they_print_under_mpirun(size: int) -> None:
     with alone():
         done = run(PROGRAM, variables(size), limit_s=LIMIT_S)

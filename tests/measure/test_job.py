@@ -58,7 +58,8 @@ def notes(cases: Sequence[dict[str, Any]]) -> dict[tuple[str, str], str]:
 
 
 @pytest.mark.parametrize(
-    "n_ranks", [2, *(pytest.param(n, marks=pytest.mark.slow("as on 2 ranks")) for n in (3, 4))]
+    "n_ranks",
+    [2, *(pytest.param(n, marks=pytest.mark.slow("as on 2 ranks", full=n < 4)) for n in (3, 4))],
 )
 def test_every_contender_is_right_in_every_case(tmp_path: Path, n_ranks: int) -> None:
     cyclic = {"cyclic-rows", "cyclic-cyclic"}

@@ -57,7 +57,7 @@ def shell(tmp_path: Path) -> dict[str, str]:
 
 def marked(name: str) -> Any:
     why = "seconds each; make prove settles all theorems"
-    return pytest.param(name, marks=pytest.mark.slow(why) if name in LONG else ())
+    return pytest.param(name, marks=pytest.mark.slow(why, full=True) if name in LONG else ())
 
 
 @pytest.mark.parametrize("name", [*map(marked, KNOWN)])

@@ -87,7 +87,13 @@ class ProgramEnd:
     def _leave(self, error: BaseException | None) -> None:
         if os.getpid() != self._pid or MPI.Is_finalized():
             return
-        put_up(TOLD if isinstance(error, PeerError) or HEARD else LEFT)  # others hear it too
+        try:
+            self._tell(error)
+        finally:  # who sees the sign finds the message
+            put_up(TOLD if isinstance(error, PeerError) or HEARD else LEFT)  # others hear it too
+
+    def _tell(self, error: BaseException | None) -> None:
+        """**Local.** Say it where others wait: in what failures share, and by messages."""
         failures = list(_FAILURES)
         known = {f.size for f in failures if f.broken is None}
         for failure in failures:

@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import sys
+import time
 
 from mpi4py import MPI
 
@@ -21,6 +22,8 @@ from redist.runtime.ranks.tokens import Tag
 
 HERE, LEFT, TOLD, WAITS = "here", "left", "told", "waits"
 """Signs of a rank: its program runs; it has ended; it has ended because of what others told it; it waits."""
+ARRIVES_S = 0.1
+"""A message that was sent before a sign was put up has arrived by then."""
 HEARD: list[PeerError] = []
 """What this rank was told before ranks shared anything: who leaves because of that is not to blame."""
 
@@ -121,7 +124,10 @@ class Beginning:
         """**Local.** Raise if the program of another rank has ended."""
         for rank, known in enumerate(self._ranks):
             if known not in (MPI.UNDEFINED, MPI.COMM_WORLD.rank) and shows(known, LEFT):
-                self.raise_if_any()
+                end = time.monotonic() + ARRIVES_S
+                while time.monotonic() < end:
+                    self.raise_if_any()
+                    time.sleep(0.01)
                 raise _heard(left_without(rank))
 
     def all_wait_here(self) -> bool:
