@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from redist.layout.array_type import ArrayType
-from redist.layout.tiles import box_of
 from redist.pgas.indexing import boolean
 from redist.pgas.indexing.basic import put_basic
+from redist.pgas.indexing.chosen import own_indices
 from redist.pgas.indexing.dispatch import over_ranks
 from redist.pgas.indexing.keys import AtIndex, AtIndices, ByMask, InRange, Item, NewDim, parse
 from redist.pgas.tiles.arranging import asked
@@ -26,7 +26,6 @@ from redist.pgas.tiles.layouts import (
     dtype_of,
     free_dims,
     make_type,
-    operand_type,
 )
 from redist.pgas.tiles.move import as_plain, move, resolve_pending
 from redist.pgas.tiles.select import new_tile
@@ -93,7 +92,7 @@ def _add_listed(values: T, items: Sequence[Item], shape: Shape) -> T:
     indexed = make_type(
         t.mesh, dtype_of(np.dtype(np.int64)), wide, t.dims[before : before + len(wide)]
     )
-    listed = {item.dim: _own_indices(values, item.indices, indexed) for item in many}
+    listed = {item.dim: own_indices(values, item.indices, indexed) for item in many}
     out = _zeros(values, made)
     if out.tile is None or values.tile is None or not values.tile.size:
         return out
@@ -132,25 +131,6 @@ def _add_on_gpu(tile: Tile, index: tuple[Any, ...], values: Tile) -> None:
         flat = flat * n + at % n
     places = np.broadcast_to(flat, values.shape).reshape(-1)
     fold_in(tile, places, values.reshape(-1), ((CODES["sum"], values.size),))
-
-
-def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
-    """This rank's part of an array of indices that goes with the dims of a type."""
-    if isinstance(indices, Tiled):
-        here = resolve_pending(indices)
-        moved = move(here, operand_type(here.type, indexed))
-        return np.zeros(0, np.int64) if moved.tile is None else moved.tile
-    whole = box_of(indexed, x.comm.rank)
-    if whole is None:
-        return np.zeros(0, np.int64)
-    box = whole[len(whole) - indices.ndim :]
-    found: Tile = indices[
-        tuple(
-            slice(None) if n == 1 else slice(lo, hi)
-            for n, (lo, hi) in zip(indices.shape, box, strict=True)
-        )
-    ]
-    return found
 
 
 @asked

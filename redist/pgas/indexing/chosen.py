@@ -105,7 +105,7 @@ class Chosen:
             if isinstance(item, AtIndex):
                 found[item.dim] = FixedIndex(item.index)
             elif isinstance(item, AtIndices):
-                found[item.dim] = IndexTile(_own_indices(x, item.indices, indexed))
+                found[item.dim] = IndexTile(own_indices(x, item.indices, indexed))
         sources = tuple(found[i] for i in range(x.ndim))
         memory = memory_for(x.memory.on_device)  # a program chooses when it runs
         return Chosen(t, x.shape, sizes, start, sources, end, memory)
@@ -206,7 +206,7 @@ def _type(
     return place_axes(x.type, shape, dims, free)
 
 
-def _own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
+def own_indices(x: Tiled, indices: Any, indexed: ArrayType) -> Tile:
     """This rank's part of an index, cut as the result is."""
     if isinstance(indices, Tiled):
         here = resolve_pending(indices)
