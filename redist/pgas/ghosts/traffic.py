@@ -251,7 +251,7 @@ class GhostTraffic(WrappedTraffic):
     def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
         """Warn, unless nothing will run."""
         if not self.tape.explains:
-            super().warn_of_gather(source, target, rank)
+            self.inner.warn_of_gather(source, target, rank)
 
     def _refuse(self, *args: Any) -> NoReturn:
         self.require_data("an exchange of elements", "what is exchanged depends on values")

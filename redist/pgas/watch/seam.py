@@ -293,32 +293,16 @@ def _is_error(line: Line) -> bool:
 
 
 class WrappedTraffic(RankTraffic):
-    """The start of one that looks on: single calls, refusals and warnings are those of another."""
+    """The start of one that looks on: what it does not do itself, another does."""
 
     def __init__(self, inner: RankTraffic) -> None:
         super().__init__()
         self.inner = inner
-        self.select, self.fetch, self.store = inner.select, inner.fetch, inner.store
-        self.inspect, self.read, self.combine = inner.inspect, inner.read, inner.combine
-        self.exchange, self.tell_all = inner.exchange, inner.tell_all
-        self.halo = inner.halo
-        self.pass_rows = inner.pass_rows
-
-    def start(self, move: TileMove, comm: Comm) -> Wait:
-        """Forward to the wrapped traffic."""
-        return self.inner.start(move, comm)
-
-    def note(self, line: Line, what: Note) -> None:
-        """As the other does."""
-        self.inner.note(line, what)
-
-    def require_data(self, what: str, why: str, instead: str = OUTSIDE) -> None:
-        """Forward to the wrapped traffic."""
-        self.inner.require_data(what, why, instead)
-
-    def warn_of_gather(self, source: ArrayType, target: ArrayType, rank: int) -> None:
-        """Forward to the wrapped traffic."""
-        self.inner.warn_of_gather(source, target, rank)
+        for name, own in vars(RankTraffic).items():
+            if not name.startswith("_") and getattr(type(self), name) is getattr(
+                own, "__func__", own
+            ):
+                setattr(self, name, getattr(inner, name))
 
 
 def plan_move(source: ArrayType, target: ArrayType, comm: Comm, limit_bytes: int | None) -> Plan:
