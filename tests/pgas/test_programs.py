@@ -45,8 +45,10 @@ KEYS: list[tuple[int, tuple[int, int], tuple[str, ...]]] = [
     (3, (0, 102), ("--tiles", "mixed")),
     (4, (17, 102), ("--tiles", "mixed", "--node-size", "2")),
 ]
-"""Indexing and manipulation: ranks, random keys and calls, and how tiles lie. A sixth of the larger number,
-which is what ``make test-all`` runs, covers all 17 functions."""
+"""Indexing and manipulation: ranks, random keys and calls, and how tiles lie."""
+
+FUNCTIONS = 17
+"""What ``manipulation`` calls, in turn: every run looks at each of them."""
 
 ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] = [
     (1, (6, 100), (), ()),
@@ -143,11 +145,13 @@ PROMISES = [
 """Limits, traces, errors and bytes: what is checked once, not at random."""
 
 
-def random_run(program: str, counts: tuple[int, int], seed: int, args: tuple[str, ...] = ()) -> Run:
+def random_run(
+    program: str, counts: tuple[int, int], seed: int, args: tuple[str, ...] = (), least: int = 1
+) -> Run:
     """A program with its number of random cases."""
     quick, thorough = counts
-    n = str(sample(quick, of=thorough) or 1)
-    return Run(program, ("--n", n, "--seed", str(seed), *args), slow="" if quick else SEVERAL)
+    n = max(sample(quick, of=thorough), least)
+    return Run(program, ("--n", str(n), "--seed", str(seed), *args), slow="" if quick else SEVERAL)
 
 
 def jobs() -> Iterator[Job]:
@@ -164,7 +168,10 @@ def jobs() -> Iterator[Job]:
                 runs.insert(place, random_run(f"pgas.{program}", by_ranks[ranks], ranks))
     for ranks, counts, args in KEYS:
         seed = ranks + 100 * len(args)
-        pair = [random_run(f"pgas.{p}", counts, seed, args) for p in ("indexing", "manipulation")]
+        pair = [
+            random_run(f"pgas.{p}", counts, seed, args, FUNCTIONS)
+            for p in ("indexing", "manipulation")
+        ]
         if args:  # they change sizes of messages and tiles, which plans made before have in them
             yield Job(ranks, tuple(pair))
         else:
