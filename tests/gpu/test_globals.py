@@ -46,7 +46,7 @@ def test_checkpoints_on_gpus(ranks: int) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_one_sided_access_on_gpus(ranks: int) -> None:
     for program, args in (
-        ("onesided", ("--n", "40")),
+        ("onesided", ("--n", "20")),
         ("reaching", ()),
         ("reaching", ("--nodes",)),
     ):

@@ -123,11 +123,16 @@ def test_loops_of_clustering_notice(ranks: int, how: str) -> None:
         ends_soon(started)
 
 
-def test_an_interrupt_within_a_limit_shows_the_lines_of_the_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["all", pytest.param("the last", marks=slow)])
+def test_an_interrupt_within_a_limit_shows_the_lines_of_the_user(who: str, tmp_path: Path) -> None:
     with job("endings", 2, "interrupt", "limit", str(tmp_path)) as started:
-        started.until(lambda text: text.count("runs") == 2, START_S)
+        started.until(lambda text: text.count("runs as") == 2, START_S)
         time.sleep(0.3)  # what says so has returned
-        os.killpg(started.process.pid, signal.SIGINT)
+        if who == "all":
+            os.killpg(started.process.pid, signal.SIGINT)
+        else:  # which the others hear of before they are interrupted themselves
+            pid = re.findall(r"rank 1 runs as (\d+)", started.output())[0]
+            os.kill(int(pid), signal.SIGINT)
         done = started.end(END_S)
     shown = re.findall(r'File "([^"]+)", line \d+, in (\w+|<module>)', done.output)
     assert [name for _, name in shown[-2:]] == ["main", "run_within_a_limit"], done.output

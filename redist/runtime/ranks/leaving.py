@@ -36,6 +36,7 @@ STAY_S = 10.0
 """After an exception a rank says so if others go on for longer."""
 SAME_S = 1.0
 """So long a rank looks whether a lower one ends by the same error, which is then shown once."""
+INTERRUPT = error_in_words(KeyboardInterrupt())
 _FAILURES: weakref.WeakSet[Failure] = weakref.WeakSet()
 
 
@@ -67,11 +68,13 @@ class ProgramEnd:
         if hasattr(sys, "ps1") or sys.flags.interactive:
             self._before(kind, error, where)
             return
-        own = error_sign(error_in_words(error))
-        if isinstance(error, KeyboardInterrupt):  # what we were doing is of no interest
-            where = callers_of(where) or where
+        words = error_in_words(error)
+        if isinstance(error, KeyboardInterrupt | PeerError) and words.endswith(INTERRUPT):
+            words = INTERRUPT  # this rank's, or one's that was quicker
+            where = callers_of(where) or where  # what we were doing is of no interest
             error.with_traceback(where).__suppress_context__ = True
         ours = isinstance(error, RedistError | KeyboardInterrupt) and os.getpid() == self._pid
+        own = error_sign(words)
         me = 0 if MPI.Is_finalized() else MPI.COMM_WORLD.rank
         if ours and not MPI.Is_finalized():
             put_up(own)

@@ -67,7 +67,7 @@ def run_within_a_limit(comm: MPI.Comm) -> None:
     x = pgas.ones((300, 300), type="{x}, {}")
     weights = [pgas.ones((300, 300), type="{x}, {}") for _ in range(8)]
     x = multiply(x, weights)
-    say(comm, "runs")
+    say(comm, f"runs as {os.getpid()}")
     while True:
         multiply(x, weights)
 
