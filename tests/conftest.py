@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 
@@ -26,6 +27,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         apart = [i for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]
         if apart:
             raise pytest.UsageError("this pytest and pytest-xdist do not keep groups together")
+
+
+def pytest_collection_finish() -> None:
+    """Let 8,600 tests and all modules out of the collector's sight: walking them took a fifth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("layers")
+"""One worker parses every module."""
+
 ROOT = Path(__file__).resolve().parents[1]
 
 PACKAGES: dict[str, str] = {

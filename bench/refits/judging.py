@@ -133,12 +133,13 @@ def one_by_one(runs: Runs) -> Runs:
     """
     count = runs["count"].astype(np.int64)
     which = np.repeat(np.arange(len(runs)), count)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+    number: NDArray[np.int64] = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
     out = np.empty(len(which), [(name, runs.dtype[name]) for name in ONE_BLOCK])
     for name in ONE_BLOCK:
         out[name] = runs[name][which]
     for side in ("source", "target"):
-        out[f"{side}_offset"] += number * runs[f"{side}_step"][which]
+        step: NDArray[np.int64] = runs[f"{side}_step"][which]
+        out[f"{side}_offset"] += number * step
     return out
 
 

@@ -273,12 +273,11 @@ class Memory:
         if not len(moves):
             return np.zeros(0, np.int64)
         begin, end = self.starts[ranks, tensors], self.ends[ranks, tensors]
-        block = np.repeat(np.arange(len(moves)), moves["count"])
-        number = np.arange(len(block)) - np.repeat(
-            np.cumsum(moves["count"]) - moves["count"], moves["count"]
-        )
+        count: Array = moves["count"]
+        block = np.repeat(np.arange(len(moves)), count)
+        number: Array = np.arange(len(block)) - np.repeat(np.cumsum(count) - count, count)
         at = (begin + offset)[block] + number * step[block]
-        n = moves["bytes"][block]
+        n: Array = moves["bytes"][block]
         if (begin < 0).any() or (at < begin[block]).any() or (at + n > end[block]).any():
             raise IndexError("a run leaves its tile")
         within = np.arange(int(n.sum())) - np.repeat(np.cumsum(n) - n, n)

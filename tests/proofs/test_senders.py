@@ -13,6 +13,7 @@ from redist.plan.rates import FLAT
 from redist.plan.schedule import _turns, choose_senders, make_schedule
 from redist.plan.topology import Level, Topology
 from tests.problems.strategies import random_pair
+from tests.tiers import sample
 
 NODES = Topology((Level("node", 3, 1, 1), Level("rack", 6, 2, 2), Level("all", None, 3, 3)))
 
@@ -29,7 +30,7 @@ def test_loads_are_those_of_the_schedule() -> None:
     rng = Random(2)
     loads = 0
     for topology in (FLAT, NODES):
-        for _ in range(1500):
+        for _ in range(sample(500, of=1500)):
             source, target = random_pair(rng, pending=False, max_devices=24, max_elems=60)
             have, need = grid(source), grid(target)
             schedule = make_schedule(have, need, topology)
@@ -53,13 +54,13 @@ def test_loads_are_those_of_the_schedule() -> None:
                     load(q, rest, x) for x in range(len(holders))
                 ]
                 loads += len(holders)
-    assert loads > 10000
+    assert loads > sample(3000, of=10000)
 
 
 def test_the_holder_chosen_is_the_one_whose_turn_it_is() -> None:
     rng = Random(3)
     points = 0
-    while points < 3000:
+    while points < sample(1000, of=3000):
         source, target = random_pair(rng, pending=False, max_devices=24, max_elems=60)
         have, need = grid(source), grid(target)
         schedule = make_schedule(have, need, FLAT)

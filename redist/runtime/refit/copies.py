@@ -185,7 +185,8 @@ def _batches(
     for source, target in pairs.tolist():
         alike = blocks[(blocks["src_type"] == source) & (blocks["dst_type"] == target)]
         pieces = _cut(alike, sizes, most)
-        ends = np.cumsum(pieces["elems"] * pieces["count"])
+        n_elems: NDArray[np.int64] = pieces["elems"] * pieces["count"]
+        ends = np.cumsum(n_elems)
         start = before = 0
         while start < len(pieces):
             stop = max(start + 1, int(np.searchsorted(ends, before + most, "right")))

@@ -126,7 +126,8 @@ def script_of(rng: Random, size: int) -> Script:
     shape = tuple(rng.choice(SIZES) for _ in range(rng.choice([0, 1, 1, 2, 2, 3])))
     if rng.random() < 0.15:
         shape = (rng.randrange(20_000, 90_000),)  # tiles in shared memory, several messages
-    dtype = np.dtype(rng.choice(["f8", "f4", "i4", "u1", "c16", "bool"]))
+    name: str = rng.choice(["f8", "f4", "i4", "u1", "c16", "bool"])
+    dtype: np.dtype[Any] = np.dtype(name)
     t = rng.choice(list(layouts(mesh, DType.parse(dtype.name), shape)))
     whole = (np.arange(int(np.prod(shape))) % 7).astype(dtype).reshape(shape)
     n_acts = 1 if len(shape) and shape[0] > 1000 else 5
