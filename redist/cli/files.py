@@ -5,15 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from redist.cli.command import UsageError
 from redist.errors import PlanFormatError
 from redist.plan.plan import Plan
-from redist.text.units import count_of, format_bytes
-
-if TYPE_CHECKING:
-    from redist.store.stored import Stored
 
 MAX_DEVICES = 2**20
 """Larger meshes would only run out of memory."""
@@ -76,12 +71,6 @@ def name_text(name: str) -> str:
     if name == "-":
         return "standard input"
     return name if name and not re.search(r"[\s']", name) else repr(name)
-
-
-def stored_text(found: Stored) -> str:
-    """What a checkpoint holds, in a line."""
-    arrays, files = count_of(len(found), "array"), count_of(len(found.files), "file")
-    return f"{arrays}, {format_bytes(found.nbytes)}, {files}"
 
 
 def _why(error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from redist.errors import ArgumentError, ReadError
 from redist.store.header import MOST_HEADER, Entry, Header, parse_header
 from redist.text.columns import table
-from redist.text.units import format_bytes
+from redist.text.units import count_of, format_bytes
 
 File = str | os.PathLike[str]
 INDEX = "model.safetensors.index.json"
@@ -59,16 +59,32 @@ class Stored(Mapping[str, Entry]):
         """Whether the checkpoint has checksums for every array."""
         return all(entry.crc is not None for entry in self.values())
 
+    @property
+    def sizes(self) -> str:
+        """How many arrays, bytes and files: ``3 arrays, 136 B, 1 file``."""
+        arrays, files = count_of(len(self), "array"), count_of(len(self.files), "file")
+        return f"{arrays}, {format_bytes(self.nbytes)}, {files}"
+
     def __str__(self) -> str:
-        rows = [("array", "dtype", "shape", "bytes", "file")]
+        return f"{self.path}: {self.listing()}"
+
+    def listing(self) -> str:
+        """The sizes of all, the ``meta``, and a table of the arrays, as ``redist inspect`` prints them."""
+        lines = [f"{self.sizes}, {'with' if self.has_checksums else 'without'} checksums"]
+        if self.meta is not None:
+            lines.append(f"meta   {json.dumps(dict(self.meta), ensure_ascii=False)}")
+        rows = [("array", "dtype", "shape", "bytes", "crc32", "file")]
         for name, entry in self.items():
-            shape, file = "x".join(map(str, entry.shape)), Path(self.files[entry.file]).name
-            rows.append((name, str(entry.dtype), shape or "()", format_bytes(entry.nbytes), file))
-        sums = "with checksums" if self.has_checksums else "without checksums"
-        head = f"{self.path}: {len(self)} arrays, {format_bytes(self.nbytes)}, {sums}"
-        meta = "" if self.meta is None else f"\nmeta   {json.dumps(dict(self.meta))}"
-        lines = table(rows, left=(0, 1, 4))
-        return "\n".join([f"{head}{meta}", *lines])
+            first = "" if not entry.crc else f"{entry.crc[0]:08x}"
+            more = f" +{len(entry.crc) - 1}" if entry.crc and len(entry.crc) > 1 else ""
+            shape, size = "x".join(map(str, entry.shape)) or "()", format_bytes(entry.nbytes)
+            file = Path(self.files[entry.file]).name
+            rows.append((name, str(entry.dtype), shape, size, first + more, file))
+        told = {"crc32": self.has_checksums, "file": len(self.files) > 1}
+        keep = [k for k, column in enumerate(rows[0]) if told.get(column, True)]
+        left = (0, 1, 4, 5)
+        lines += table([[row[k] for k in keep] for row in rows], left=left, indent="  ")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"Stored({self.path!r}, {len(self)} arrays)"

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from redist.cli.command import OK, Commands, UsageError, add_command
-from redist.cli.files import check_folder, name_text, read_text, stored_text
+from redist.cli.files import check_folder, name_text, read_text
 from redist.cli.request import read_bytes
 
 EPILOG = """\
@@ -63,5 +63,5 @@ def run(args: argparse.Namespace) -> int:
         more = f" and {len(done.left_out) - 1} more" if len(done.left_out) > 1 else ""
         print(f"left out   {done.left_out[0]!r}{more}: no tensor")
     found = stored(args.target)
-    print(f"wrote      {name_text(args.target)}: {stored_text(found)}")
+    print(f"wrote      {name_text(args.target)}: {found.sizes}")
     return OK

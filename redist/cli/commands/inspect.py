@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redist.cli.command import FAILED, OK, UNKNOWN, Commands, UsageError, add_command
-from redist.cli.files import name_text, read_text, stored_text
+from redist.cli.files import name_text, read_text
 from redist.cli.request import MOST_RANKS, read_mesh
-from redist.text.columns import table
 from redist.text.units import format_bytes
 
 if TYPE_CHECKING:
@@ -59,27 +58,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_as_json(found), indent=2, ensure_ascii=False))
         return OK
-    print("\n".join(_arrays(found)))
+    print(f"{name_text(found.path)}: {found.listing()}")
     if loading is not None:
         print("\n" + "\n".join(loading))
     return _verify(found) if args.verify else OK
-
-
-def _arrays(found: Stored) -> list[str]:
-    sums = "with checksums" if found.has_checksums else "without checksums"
-    lines = [f"{name_text(found.path)}: {stored_text(found)}, {sums}"]
-    if found.meta is not None:
-        lines.append(f"meta   {json.dumps(dict(found.meta), ensure_ascii=False)}")
-    rows = [("array", "dtype", "shape", "bytes", "crc32", "file")]
-    for name, entry in found.items():
-        first = "" if not entry.crc else f"{entry.crc[0]:08x}"
-        more = f" +{len(entry.crc) - 1}" if entry.crc and len(entry.crc) > 1 else ""
-        shape = "x".join(map(str, entry.shape)) or "()"
-        file = Path(found.files[entry.file]).name
-        rows.append((name, str(entry.dtype), shape, format_bytes(entry.nbytes), first + more, file))
-    keep = [k for k in range(6) if not (k == 4 and not found.has_checksums)]
-    keep = [k for k in keep if not (k == 5 and len(found.files) == 1)]
-    return lines + table([[row[k] for k in keep] for row in rows], left=(0, 1, 4, 5), indent="  ")
 
 
 def _as_json(found: Stored) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The Fourier transforms of the standard, by their names, with frequencies and shifts."""
+"""The Fourier transforms of the standard, by their names, with frequencies and shifts; lines within a tile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redist.layout.array_type import ArrayType
 from redist.layout.tiles import Box
 from redist.pgas.creation import Type, make
 from redist.pgas.elementwise.in_f32 import gives_f32
-from redist.pgas.fft import any_length
+from redist.pgas.fft import cut_lines
 from redist.pgas.global_array import Array
 from redist.pgas.memory import SHARED_FROM
 from redist.pgas.shapes.shift import roll
@@ -73,7 +73,7 @@ def transform_dim(
         x = resolve_pending(x)
         if x.type.dims[dim]:
             _shape_and_dtype(name, x.shape[dim], n, x.dtype)  # its errors
-            return any_length.transform(x, name, dim, n, norm)
+            return cut_lines.transform(x, name, dim, n, norm)
     return _local(x, name, dim, n, norm)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from redist import RedistError
-from redist.pgas.fft import any_length as long_lines
+from redist.pgas.fft import cut_lines as long_lines
 from redist.pgas.fft import functions as transforms
 from tests.programs.pgas.drawing import Draw, wrong, xp
 from tests.programs.pgas.rounds import Check, names_of, run_checks

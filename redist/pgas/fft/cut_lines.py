@@ -1,4 +1,4 @@
-"""Every transform of a line that stays cut, of any length.
+"""Every transform of lines that are cut between ranks, of any length, real or complex.
 
 A length that does not fall into rows and columns becomes a convolution with a chirp (Bluestein),
 j * k = (j**2 + k**2 - (k - j)**2) / 2, and that a transform of a longer length that does. Real
