@@ -1,4 +1,4 @@
-"""The Fourier transforms of the standard, by their names, with frequencies and shifts; lines within a tile."""
+"""The Fourier transforms of the standard by name, frequencies and shifts; lines that lie within a tile."""
 
 from __future__ import annotations
 
