@@ -28,6 +28,7 @@ def test_the_report_compares_with_the_fastest_floor(monkeypatch: pytest.MonkeyPa
     assert len(table.rows) == len(race.cases())
 
 
+@pytest.mark.slow("processes that copy for seconds")
 def test_processes_measure_together() -> None:
     times = race.measure(number=2, n_processes=2)
     assert set(times) >= FLOORS and all(seconds > 0 for seconds in times.values())

@@ -16,6 +16,7 @@ from tests.tiers import sample
 pytestmark = [one_worker, pytest.mark.skipif(default_mpi() is None, reason="needs mpirun")]
 
 
+@pytest.mark.slow("what each benchmark measures is looked at by make test-all")
 def test_both_ways_of_every_example_agree(tmp_path: Path) -> None:
     stored = tmp_path / "examples.json"
     options = json.dumps({"n_bytes": 2**19, "repeat": 1})

@@ -35,6 +35,7 @@ def test_larger_measures_every_policy_within_every_limit(
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
 
 
+@pytest.mark.slow("what each benchmark measures is looked at by make test-all")
 def test_a_free_order_is_measured_beside_fixed_lanes(capsys: pytest.CaptureFixture[str]) -> None:
     (table,) = order_race.run(tiles=8, layers=2, task_ms=0.5, repeat=2)
     programs = list(dict.fromkeys(row[:3] for row in table.rows))

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("ranks", "ways"),
     [
-        (1, (EAGER, WRITTEN)),
+        pytest.param(1, (EAGER, WRITTEN), marks=pytest.mark.slow("runs every workload twice")),
         pytest.param(3, WAYS, marks=pytest.mark.slow("plans layouts of every workload")),
     ],
 )

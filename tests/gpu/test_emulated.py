@@ -45,6 +45,8 @@ TUNINGS = (
     Tuning(loose_from=40),
 )
 
+MORE = pytest.mark.slow("more reductions, each compiled by itself")
+
 
 def build(folder: Path, prelude: str = "") -> Path:
     """The kernels as a program of the host."""
@@ -244,6 +246,7 @@ def agree(
     return sum(len(chain.more) for combine in made for chain in combine.chains)
 
 
+@MORE
 def test_sources_of_a_chain_that_lie_further_apart_than_others(tmp_path: Path) -> None:
     dtype = DType.parse("f64")
     form = Strided(8, ((4, 64, 64),))
@@ -268,9 +271,6 @@ REDUCTIONS = (
     ("sum", "f8e4m3fn"),
     ("prod", "f8e5m2fnuz"),
 )
-
-
-MORE = pytest.mark.slow("more reductions, each compiled by itself")
 
 
 @pytest.mark.parametrize(

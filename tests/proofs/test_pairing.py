@@ -93,6 +93,7 @@ def said_of(pieces: list[Any], groups: list[int], round_part: RoundPart) -> dict
     return said
 
 
+@pytest.mark.slow("seconds of random steps; make prove settles the theorem")
 def test_messages_are_those_of_the_theorem_and_arrive_without_buffers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

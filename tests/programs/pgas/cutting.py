@@ -98,7 +98,7 @@ def wide(a: Any, v: Any) -> Any:
     return pgas.sum(b @ b.T, axis=1)
 
 
-EXACT = (chain, ordered, created, drawn, turned)[:: 1 if THOROUGH else 2]
+EXACT = (chain, ordered, created, drawn, turned)[:: 1 if THOROUGH else 4]
 SUMS = (kernel, wide, gram)[: sample(2, of=3)]
 
 
