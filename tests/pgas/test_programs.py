@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.programs.checks import Job, Run, items, must_hold
+from tests.programs.pgas.manipulation import FUNCTIONS
 from tests.tiers import sample
 
 SEVERAL = "on more numbers of ranks; 1 and 3 are the sample, 4 where there are nodes"
@@ -45,10 +46,7 @@ KEYS: list[tuple[int, tuple[int, int], tuple[str, ...]]] = [
     (3, (0, 102), ("--tiles", "mixed")),
     (4, (17, 102), ("--tiles", "mixed", "--node-size", "2")),
 ]
-"""Indexing and manipulation: ranks, random keys and calls, and how tiles lie."""
-
-FUNCTIONS = 17
-"""What ``manipulation`` calls, in turn: every run looks at each of them."""
+"""Indexing and manipulation: ranks, random keys and calls (at least one of each function), how tiles lie."""
 
 ONE_SIDED: list[tuple[int, tuple[int, int], tuple[str, ...], tuple[str, ...]]] = [
     (1, (6, 100), (), ()),
@@ -169,7 +167,7 @@ def jobs() -> Iterator[Job]:
     for ranks, counts, args in KEYS:
         seed = ranks + 100 * len(args)
         pair = [
-            random_run(f"pgas.{p}", counts, seed, args, FUNCTIONS)
+            random_run(f"pgas.{p}", counts, seed, args, len(FUNCTIONS))
             for p in ("indexing", "manipulation")
         ]
         if args:  # they change sizes of messages and tiles, which plans made before have in them
